@@ -1,0 +1,187 @@
+"""The load stage: every source into rows that keep the input contract, and what does not into rejects."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.errors import UnreadableSource
+from flows.readers import Batch, read
+from flows.settings import Settings
+from flows.sources import BYTES, Source, SourceFile
+from schemas.rows import LINE_PARSES, ROWS, TEXT_FITS
+from schemas.tables import REJECTS
+from schemas.terms import FILE
+from transforms.chunking import chunk_documents
+from transforms.hashing import derived_id, file_hash
+from transforms.mapping import MissingColumn, mapped, resolved
+
+_FILE_BLOCK_BYTES = 1024 * 1024
+_ROWS_A_PART = 131_072
+
+
+def load_sources(
+    sources: list[Source], settings: Settings, folder: Path, *, tell_rows: Callable[[int], None]
+) -> dict[str, Any]:
+    """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped."""
+    parts = _Parts(folder)
+    rejects: list[pl.DataFrame] = []
+    kinds: set[str] = set()
+    skipped: list[str] = []
+    rows_in = 0
+    for source in sources:
+        kinds.add(source.settings.kind)
+        for file in source.files:
+            held, refused_before, rows_before = parts.mark(), len(rejects), rows_in
+            try:
+                for batch in _batches(source, file, settings):
+                    rows_in += batch.rows.height + len(batch.refused)
+                    good, refused = _split(batch, source, file, settings)
+                    parts.add(good)
+                    rejects.append(refused)
+                    tell_rows(parts.rows)
+            except UnreadableSource as error:
+                if settings.load.on_unreadable == "fail":
+                    raise
+                # Nothing of an unreadable file comes in: half a file would look like a whole one.
+                parts.back_to(held)
+                del rejects[refused_before:]
+                rows_in = rows_before
+                skipped.append(str(error))
+    parts.close()
+    refused = pl.concat([REJECTS.empty(), *rejects])
+    refused.write_parquet(folder / "rejects.parquet")
+    return {
+        "rows_in": rows_in,
+        "rows": parts.rows,
+        "kinds": sorted(kinds),
+        "skipped": skipped,
+    }
+
+
+class _Parts:
+    """Rows gathered into parquet files of bounded size, numbered as they come."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows = 0
+        self._waiting: list[pl.DataFrame] = []
+        self._waiting_rows = 0
+        self._written = 0
+
+    def add(self, rows: pl.DataFrame) -> None:
+        if not rows.height:
+            return
+        self._waiting.append(rows.with_row_index("row", offset=self.rows).with_columns(pl.col("row").cast(pl.UInt64)))
+        self._waiting_rows += rows.height
+        self.rows += rows.height
+        if self._waiting_rows >= _ROWS_A_PART:
+            self._flush()
+
+    def mark(self) -> tuple[int, int]:
+        """A point to go back to: before the file that is about to be read."""
+        self._flush()
+        return self.rows, self._written
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        self._waiting, self._waiting_rows = [], 0
+        self.rows, written = mark
+        for part in range(written, self._written):
+            self._path(part).unlink()
+        self._written = written
+
+    def close(self) -> None:
+        self._flush()
+        if not self._written:
+            empty = ROWS.empty().with_row_index("row").with_columns(pl.col("row").cast(pl.UInt64))
+            empty.write_parquet(self._path(0))
+
+    def _flush(self) -> None:
+        if self._waiting:
+            pl.concat(self._waiting).write_parquet(self._path(self._written), compression="lz4", statistics=False)
+            self._written += 1
+        self._waiting, self._waiting_rows = [], 0
+
+    def _path(self, part: int) -> Path:
+        return self.folder / f"rows-{part:06d}.parquet"
+
+
+def _batches(source: Source, file: SourceFile, settings: Settings) -> Iterator[Batch]:
+    """The file's batches; documents, and rows that ask for it, in windows."""
+    chunked = source.settings.chunk
+    if chunked is None:
+        chunked = file.format == "documents"
+    for batch in read(file, given=source.settings, load=settings.load):
+        if chunked and batch.rows.height:
+            text = source.settings.text_column or "text"
+            numbered = batch.rows.with_columns(batch.numbers.alias("number"))
+            if text in numbered.columns:
+                numbered = numbered.rename({text: "text"}) if text != "text" else numbered
+                numbered = chunk_documents(
+                    numbered, tokens=settings.chunking.tokens, overlap=settings.chunking.overlap
+                ).rename({"text": text})
+            batch = Batch(numbered.drop("number"), numbered["number"], batch.refused)
+        yield batch
+
+
+def _split(batch: Batch, source: Source, file: SourceFile, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The batch's rows that keep the input contract, and the rejects."""
+    refused_lines = pl.DataFrame(
+        {
+            "locator": [refused.locator for refused in batch.refused],
+            "detail": [refused.detail for refused in batch.refused],
+        },
+        schema={"locator": pl.String, "detail": pl.String},
+    ).with_columns(source=pl.lit(source.name), reason=pl.lit(LINE_PARSES))
+    if not batch.rows.width:
+        return ROWS.empty(), as_rejects(refused_lines)
+    mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by)
+    # A scope that is asked for by name must be there; only the usual one gives way to the default.
+    asked_for = source.settings.scope_by is not None or settings.scope.required
+    default_scope = None if asked_for else settings.scope.default
+    try:
+        mapping = resolved(mapping, batch.rows.columns, default_scope=default_scope)
+    except MissingColumn as missing:
+        raise UnreadableSource(f"{file.path}: {missing}") from None
+    is_whole = file.format in ("documents", BYTES)
+    position = pl.lit(file.name) if is_whole else pl.lit(f"{file.name}:") + pl.lit(batch.numbers).cast(pl.String)
+    rows = mapped(batch.rows, mapping, position=position)
+    if source.settings.kind == FILE:
+        rows = rows.with_columns(_hashes_of_bytes(rows, batch, file, mapping.text))
+    too_long = pl.col("text").str.len_bytes() > settings.load.max_text_bytes
+    fits = pl.when(too_long).then(pl.lit(TEXT_FITS))
+    rows = rows.with_columns(broken=pl.coalesce("broken", fits, ROWS.broken_rule()))
+    good = rows.filter(pl.col("broken").is_null()).drop("broken")
+    bad = rows.filter(pl.col("broken").is_not_null()).select(
+        "source", "source_row_id", "locator", reason=pl.col("broken"), detail=pl.lit(None, dtype=pl.String)
+    )
+    return good, pl.concat([as_rejects(refused_lines), as_rejects(bad)])
+
+
+def as_rejects(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with source, locator and reason in the shape of REJECTS; `run_id` is set when they are published."""
+    reject_id = derived_id(pl.col("reason"), pl.col("source"), pl.col("locator"))
+    return REJECTS.shaped(rows.with_columns(reject_id=reject_id))
+
+
+def _hashes_of_bytes(rows: pl.DataFrame, batch: Batch, file: SourceFile, column: str | None) -> pl.Series:
+    """The content hash of each file row: of the file itself, or of the bytes in a column."""
+    scopes = rows["scope"].to_list()
+    if file.format == BYTES:
+        hashes = [None if scope is None else file_hash(scope, _blocks(file.path)) for scope in scopes]
+    elif column is None:
+        raise UnreadableSource(f"{file.path}: no column with the bytes; name one with text_column")
+    else:
+        contents = batch.rows[column].cast(pl.Binary).to_list()
+        hashes = [
+            None if scope is None or content is None else file_hash(scope, [content])
+            for scope, content in zip(scopes, contents, strict=True)
+        ]
+    return pl.Series("content_hash", hashes, dtype=pl.String)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as opened:
+        while block := opened.read(_FILE_BLOCK_BYTES):
+            yield block

@@ -1,0 +1,72 @@
+-- What an analyst reaches for. Every view reads only the tables of this file.
+
+create or replace view canonical_chunks as
+select c.canonical_id, k.chunk_id, k.scope, k.kind, k.text, k.metadata, k.source, k.source_row_id, k.source_doc_id,
+       k.content_hash, k.parsed_spec_ids, c.variants, c.occurrences, c.first_seen_at, c.last_seen_at
+from canonicals c
+join chunks k on k.chunk_id = c.chunk_id
+where k.superseded_by is null;
+comment on view canonical_chunks is 'One row for each thing said: what a search should read.';
+
+create or replace view duplicates as
+-- A row that repeats a content: the duplicate, and the row that represents that content.
+select o.scope, 'exact' as duplicate_kind, o.occurrence_id, o.source, o.source_row_id, k.chunk_id, k.canonical_id,
+       k.source as duplicate_of_source, k.source_row_id as duplicate_of_row, k.text, 1.0::float as similarity,
+       'same content hash' as reason, o.run_id, o.seen_at
+from occurrences o
+join chunks k on k.chunk_id = o.chunk_id
+where (o.source, o.source_row_id, coalesce(o.chunk_index, -1))
+   is distinct from (k.source, k.source_row_id, coalesce(k.chunk_index, -1))
+union all
+-- A content merged into another: every row that says it, and the row that stands for the group.
+select o.scope, 'merged', o.occurrence_id, o.source, o.source_row_id, k.chunk_id, v.canonical_id,
+       s.source, s.source_row_id, k.text, v.similarity, v.reason, v.run_id, o.seen_at
+from variants v
+join chunks k on k.chunk_id = v.chunk_id
+join occurrences o on o.chunk_id = k.chunk_id
+join canonicals c on c.canonical_id = v.canonical_id
+join chunks s on s.chunk_id = c.chunk_id;
+comment on view duplicates is 'Every input row that said nothing new, and which row it was a duplicate of.';
+
+create or replace view duplicate_rate_by_source as
+select o.scope, o.source, count(*) as row_count, count(distinct o.chunk_id) as distinct_contents,
+       count(*) filter (d.occurrence_id is not null) as duplicate_rows,
+       round(count(*) filter (d.occurrence_id is not null) / count(*), 4) as duplicate_rate
+from occurrences o
+left join (select distinct occurrence_id from duplicates) d on d.occurrence_id = o.occurrence_id
+group by all
+order by duplicate_rows desc, o.scope, o.source;
+comment on view duplicate_rate_by_source is 'How much of each source was already there, by scope.';
+
+create or replace view rejects_by_rule as
+select reason as rule, source, count(*) as row_count, min(locator) as example
+from rejects
+group by all
+order by row_count desc, rule, source;
+comment on view rejects_by_rule is 'Rows refused at the door, by the rule they broke, with one place to look.';
+
+create or replace view run_history as
+select run_id, status, restores, started_at, published_at, rows_in, rows_rejected, occurrences_new, occurrences_known,
+       chunks_new, chunks_touched, recall_measured,
+       round(list_sum(list_transform(map_values(stage_seconds::json::map(varchar, double)), lambda s: s)), 2) as seconds,
+       note
+from runs
+order by run_id desc;
+comment on view run_history is 'Runs, newest first, with what they added and how long they took.';
+
+create or replace view spec_rows as
+select k.canonical_id, k.chunk_id, k.scope,
+       k.metadata ->> 'parent_category' as parent_category, k.metadata ->> 'sub_category' as sub_category,
+       k.metadata ->> 'specification' as specification, k.metadata ->> 'value' as value,
+       k.metadata ->> 'additional' as additional, k.parsed_spec_ids, k.occurrences, k.text
+from canonical_chunks k
+where k.kind = 'spec_row';
+comment on view spec_rows is 'Distinct spec rows with their five fields and the parsed specs that say them.';
+
+create or replace view spec_rows_by_category as
+select scope, parent_category, sub_category, count(*) as distinct_rows, sum(occurrences)::bigint as occurrences,
+       list({specification: specification, value: value} order by specification, value) as specifications
+from spec_rows
+group by all
+order by scope, parent_category, sub_category;
+comment on view spec_rows_by_category is 'Spec rows grouped by parent and sub category.';

@@ -1,0 +1,321 @@
+"""A night: the order of its stages, under the lock, from the sources to the mart. Who runs a stage is the caller's
+choice; what it does is the same by hand and under Prefect."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from blake3 import blake3
+
+from flows import mart
+from flows.console import Progress
+from flows.errors import NightfoldError
+from flows.load import load_sources
+from flows.lock import writer_lock
+from flows.settings import Settings
+from flows.sources import find_sources
+from flows.stages import changes_in, fold_exact, hash_rows, write_tables
+from flows.staging import Staging, drop_others
+from flows.warehouse import Run, Warehouse
+from schemas.contract import ContractBroken
+from schemas.terms import FAILED, PUBLISHED, STORED_AS_NEW
+from transforms.reconcile import DoesNotAddUp, Tally, check_rows
+
+
+class NothingPublished(NightfoldError):
+    """The run's own figures do not hold; what was published before still stands."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a stage needs to know of its night: where things are, and since when."""
+
+    settings: Settings
+    staging: Path
+    run_id: str
+    started_at: datetime
+    before: str | None
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.settings.warehouse.path)
+
+    @property
+    def run_before(self) -> Run | None:
+        return None if self.before is None else self.warehouse.run(self.before)
+
+    def result(self, stage: str) -> dict[str, Any]:
+        """What a stage that is done has counted."""
+        return Staging(self.staging).run(stage, _not_done)[1]
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(**self.result("exact")["tally"])
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """What a stage did, for its line and for `runs`."""
+
+    rows_in: int
+    rows_out: int
+    reused: bool = False
+    seconds: float = 0.0
+    versions: dict[str, int] = field(default_factory=dict)
+
+
+Stage = Callable[[Plan, Progress], StageReport]
+
+
+class RunStage(Protocol):
+    """Who runs a stage: this process by a plain call, or Prefect as a task."""
+
+    def __call__(self, name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a night did."""
+
+    run: Run
+    skipped: list[str]
+    reasons: dict[str, int]
+    tables: dict[str, int]
+    mart: Path | None
+
+
+def plain_call(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
+    """Runs a stage here and now."""
+    return stage(plan, progress)
+
+
+def night(
+    settings: Settings, *, progress: Progress, run_stage: RunStage = plain_call, dry_run: bool = False
+) -> Outcome:
+    """Runs the night. Afterwards it is published whole, or, with an error, not at all."""
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="nightfold-dry-run-") as folder:
+            return _rehearse(_planned(settings, Path(folder)), progress, run_stage)
+    warehouse = Warehouse(settings.warehouse.path)
+    doing = f"nightfold run of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    wait = settings.warehouse.lock_wait_seconds
+    with writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell):
+        warehouse.begin()
+        plan = _planned(settings, Path(settings.warehouse.staging or warehouse.folder / "staging"))
+        drop_others(plan.staging.parent, keep=plan.staging.name)
+        try:
+            return _publish(plan, progress, run_stage)
+        except (NightfoldError, DoesNotAddUp, ContractBroken) as error:
+            warehouse.commit(_failed(plan, str(error)))
+            Staging(plan.staging).drop()
+            if isinstance(error, NightfoldError):
+                raise
+            raise NothingPublished(str(error)) from error
+
+
+def _planned(settings: Settings, staging_root: Path) -> Plan:
+    """The plan of tonight. Its staging is named after the settings, the files and the run before it, so that a rerun
+    of the same night finds what a crashed one left, and no other night does."""
+    warehouse = Warehouse(settings.warehouse.path)
+    before = warehouse.published()
+    sources = find_sources(settings)
+    stats = [(str(file.path), file.path.stat()) for source in sources for file in source.files]
+    inputs = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    identity = json.dumps([settings.model_dump(mode="json"), inputs, before.run_id if before else None])
+    staging = Staging(staging_root / blake3(identity.encode()).hexdigest()[:16])
+    # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
+    begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
+    started_at = datetime.fromisoformat(begun["started_at"])
+    return Plan(settings, staging.folder, _run_id(started_at), started_at, before.run_id if before else None)
+
+
+def _run_id(moment: datetime) -> str:
+    return f"{moment:%Y%m%dT%H%M%S.%fZ}"
+
+
+def _publish(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
+    seconds: dict[str, float] = {}
+    run = lambda name, stage: _timed(name, stage, plan, progress, run_stage, seconds)  # noqa: E731
+    run("load", load)
+    run("hash", hash_)
+    run("exact", exact)
+    written = run("write", write)
+    published = _run_row(plan, seconds, versions=written.versions)
+    plan.warehouse.commit(published)
+    run("mart", refresh_mart)
+    plan.warehouse.prune(keep_runs=plan.settings.warehouse.keep_runs)
+    outcome = _outcome(plan, published, mart.mart_path(plan.warehouse))
+    Staging(plan.staging).drop()
+    return outcome
+
+
+def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
+    """The night up to what it would change, with nothing written but a temporary folder."""
+    seconds: dict[str, float] = {}
+    for name, stage in (("load", load), ("hash", hash_), ("exact", exact)):
+        _timed(name, stage, plan, progress, run_stage, seconds)
+    check_rows(plan.tally)
+    return _outcome(plan, _run_row(plan, seconds, versions={}), None)
+
+
+def _timed(
+    name: str, stage: Stage, plan: Plan, progress: Progress, run_stage: RunStage, seconds: dict[str, float]
+) -> StageReport:
+    started = time.perf_counter()
+    with progress.stage(name):
+        report = run_stage(name, stage, plan, progress)
+    # A stage times itself: what Prefect adds around it is not its own.
+    seconds[name] = round(report.seconds or time.perf_counter() - started, 3)
+    progress.done(name, report.rows_in, report.rows_out, seconds[name], reused=report.reused)
+    return report
+
+
+@contextmanager
+def _clock() -> Iterator[Callable[[], float]]:
+    started = time.perf_counter()
+    yield lambda: time.perf_counter() - started
+
+
+def load(plan: Plan, progress: Progress) -> StageReport:
+    """Sources into rows and rejects."""
+    with _clock() as elapsed:
+        tell_rows = lambda count: progress.rows("load", count)  # noqa: E731
+        _, result, reused = Staging(plan.staging).run(
+            "load",
+            lambda folder: load_sources(find_sources(plan.settings), plan.settings, folder, tell_rows=tell_rows),
+        )
+        return StageReport(result["rows_in"], result["rows"], reused, elapsed())
+
+
+def hash_(plan: Plan, progress: Progress) -> StageReport:
+    """Rows normalized and hashed."""
+    with _clock() as elapsed:
+        loaded = plan.result("load")
+        _, _, reused = Staging(plan.staging).run(
+            "hash",
+            lambda folder: hash_rows(plan.staging / "load", folder, settings=plan.settings, kinds=loaded["kinds"]),
+        )
+        return StageReport(loaded["rows"], loaded["rows"], reused, elapsed())
+
+
+def exact(plan: Plan, progress: Progress) -> StageReport:
+    """Rows grouped by content, and set against what the warehouse knows."""
+    with _clock() as elapsed:
+        loaded = plan.result("load")
+        _, result, reused = Staging(plan.staging).run(
+            "exact",
+            lambda folder: fold_exact(
+                plan.staging / "load",
+                plan.staging / "hash",
+                folder,
+                rows_in=loaded["rows_in"],
+                warehouse=plan.warehouse,
+                run=plan.run_before,
+                started_at=plan.started_at,
+                run_id=plan.run_id,
+            ),
+        )
+        tally = result["tally"]
+        return StageReport(loaded["rows"], tally["chunks_new"] + tally["chunks_touched"], reused, elapsed())
+
+
+def write(plan: Plan, progress: Progress) -> StageReport:
+    """The night's changes into the tables, checked; not yet published."""
+    with _clock() as elapsed:
+        tally = plan.tally
+        versions = write_tables(plan.staging / "exact", warehouse=plan.warehouse, tally=tally, settings=plan.settings)
+        rows_in = tally.occurrences_new + tally.occurrences_known
+        return StageReport(rows_in, tally.chunks_new, seconds=elapsed(), versions=versions)
+
+
+def refresh_mart(plan: Plan, progress: Progress) -> StageReport:
+    """The mart brought to the published run."""
+    with _clock() as elapsed:
+        warehouse = plan.warehouse
+        published = warehouse.published()
+        if published is None:
+            raise NightfoldError(f"{warehouse.location}: no run is published; there is nothing to show")
+        mart.refresh(warehouse, published, before=plan.run_before, changes=changes_in(plan.staging / "exact"))
+        tally = plan.tally
+        return StageReport(tally.chunks_new + tally.chunks_touched, tally.chunks_new, seconds=elapsed())
+
+
+def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int]) -> Run:
+    tally, skipped = plan.tally, plan.result("load")["skipped"]
+    return Run(
+        run_id=plan.run_id,
+        started_at=plan.started_at,
+        published_at=datetime.now(UTC),
+        status=PUBLISHED,
+        restores=None,
+        rows_in=tally.rows_in,
+        rows_rejected=tally.rows_rejected,
+        occurrences_new=tally.occurrences_new,
+        occurrences_known=tally.occurrences_known,
+        chunks_new=tally.chunks_new,
+        chunks_touched=tally.chunks_touched,
+        actions={STORED_AS_NEW: tally.chunks_new},
+        stage_seconds=dict(seconds),
+        recall_measured=None,
+        table_versions=versions,
+        settings=plan.settings.model_dump(mode="json"),
+        note="; ".join(f"skipped {line}" for line in skipped) or None,
+    )
+
+
+def _failed(plan: Plan, why: str) -> Run:
+    nothing = dict.fromkeys(
+        ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
+    )
+    return Run(
+        run_id=plan.run_id,
+        started_at=plan.started_at,
+        published_at=None,
+        status=FAILED,
+        restores=None,
+        **nothing,
+        actions={},
+        stage_seconds={},
+        recall_measured=None,
+        table_versions={},
+        settings=plan.settings.model_dump(mode="json"),
+        note=why,
+    )
+
+
+def _outcome(plan: Plan, run: Run, mart_file: Path | None) -> Outcome:
+    exact_result = plan.result("exact")
+    tables: dict[str, int] = {}
+    if mart_file is not None:
+        counts = plan.warehouse.counts()
+        tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "rejects")}
+    return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, mart_file)
+
+
+def _not_done(folder: Path) -> dict[str, Any]:
+    raise NightfoldError(f"{folder}: the stage before has not run")
+
+
+def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
+    """Publishes an older run's versions again, as a new run; the mart follows."""
+    warehouse = Warehouse(settings.warehouse.path)
+    wait = settings.warehouse.lock_wait_seconds
+    with writer_lock(warehouse.folder, doing="nightfold runs rollback", wait_seconds=wait, tell=progress.tell):
+        target = warehouse.run(run_id)
+        if not warehouse.can_restore(target):
+            why = "it was never published" if not target.is_readable else "its versions have been pruned"
+            raise NightfoldError(f"{target.run_id}: cannot go back to this run: {why}")
+        now = datetime.now(UTC)
+        run = replace(
+            target, run_id=_run_id(now), started_at=now, published_at=now, status="rollback", restores=target.run_id
+        )
+        run = replace(run, rows_in=0, rows_rejected=0, occurrences_new=0, occurrences_known=0, chunks_new=0, chunks_touched=0)
+        warehouse.commit(replace(run, actions={}, stage_seconds={}, note=f"went back to {target.run_id}"))
+        mart.refresh(warehouse, run, before=None, changes=[])
+        return run

@@ -1,0 +1,184 @@
+"""The stages of a night between the door and the commit: hash, exact, write. Each leaves whole files behind."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.load import as_rejects
+from flows.settings import Settings
+from flows.warehouse import Change, Run, Warehouse
+from schemas.rows import ID_IS_UNIQUE
+from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, REJECTS
+from schemas.terms import INCOMPLETE, STORED_AS_NEW
+from transforms.exact import (
+    REPRESENTATIVE,
+    folded_into_canonicals,
+    folded_into_known,
+    group_by_content,
+    new_groups,
+    repeats_of_an_id,
+)
+from transforms.hashing import with_content_hash, with_ids
+from transforms.reconcile import Tally, check_reject_share, check_rows, check_tables
+
+# What the exact stage holds in memory of every row; texts and the rest stay on disk.
+_KEYS = ("row", "chunk_id", "occurrence_id", "scope", *REPRESENTATIVE, "parsed_spec_id", "seen_at")
+# What a chunk takes over from the occurrence that represents it.
+_OF_REPRESENTATIVE = ("kind", "text", "metadata", "source", "source_row_id", "source_doc_id", "chunk_index", "layout_digest")
+_KNOWN = ("chunk_id", "canonical_id", "occurrences", "first_seen_at", "last_seen_at", "parsed_spec_ids", *REPRESENTATIVE)
+
+
+def hash_rows(loaded: Path, folder: Path, *, settings: Settings, kinds: list[str]) -> dict[str, Any]:
+    """Writes `keys.parquet`: every row with its hash and ids, without its text."""
+    keys = (
+        pl.scan_parquet(loaded / "rows-*.parquet")
+        .pipe(with_content_hash, kinds=kinds)
+        .pipe(with_ids, unchecked_scopes=settings.unchecked_scopes)
+        .drop("text", "force")
+    )
+    keys.sink_parquet(folder / "keys.parquet", compression="lz4", statistics=False)
+    return {}
+
+
+def fold_exact(
+    loaded: Path,
+    hashed: Path,
+    folder: Path,
+    *,
+    rows_in: int,
+    warehouse: Warehouse,
+    run: Run | None,
+    started_at: datetime,
+    run_id: str,
+) -> dict[str, Any]:
+    """Writes what the night changes in each table: one file of appends and some of updates a table."""
+    rows, keys_on_disk = pl.scan_parquet(loaded / "rows-*.parquet"), pl.scan_parquet(hashed / "keys.parquet")
+    keys = keys_on_disk.select(_KEYS).with_columns(pl.col("seen_at").fill_null(started_at)).collect(engine="streaming")
+
+    repeats = repeats_of_an_id(keys).select("row")
+    keys = keys.join(repeats, on="row", how="anti", maintain_order="left") if repeats.height else keys
+    refused = _refused_repeats(repeats, keys_on_disk)
+
+    known = warehouse.lookup(CHUNKS.name, keys["chunk_id"], list(_KNOWN), run=run)
+    of_known = keys.join(known, on="chunk_id", how="semi")["occurrence_id"]
+    known_occurrences = warehouse.lookup(OCCURRENCES.name, of_known, ["occurrence_id"], run=run)["occurrence_id"]
+    keys = keys.with_columns(is_new=pl.col("occurrence_id").is_in(known_occurrences.implode()).not_())
+
+    groups = group_by_content(keys)
+    new, folded = new_groups(groups, known), folded_into_known(groups, known)
+    canonicals = warehouse.lookup(
+        CANONICALS.name,
+        folded["canonical_id"],
+        ["canonical_id", "occurrences", "first_seen_at", "last_seen_at"],
+        run=run,
+    )
+
+    _sink(_new_chunks(new, rows, keys_on_disk), folder / "chunks.parquet")
+    moved = folded.drop("canonical_id", "row", "new_occurrences")
+    moved.write_parquet(folder / "chunks-moved.parquet")
+    represented = folded.filter(pl.col("row").is_not_null()).select("chunk_id", "row")
+    _sink(_represented(represented, rows, keys_on_disk), folder / "chunks-represented.parquet")
+    seen = keys.filter("is_new").select("row", "seen_at")
+    _sink(_new_occurrences(seen, keys_on_disk, run_id), folder / "occurrences.parquet")
+    _new_canonicals(new).write_parquet(folder / "canonicals.parquet")
+    folded_into_canonicals(folded, canonicals).write_parquet(folder / "canonicals-moved.parquet")
+
+    rejects = pl.concat([pl.read_parquet(loaded / "rejects.parquet"), refused]).with_columns(run_id=pl.lit(run_id))
+    known_rejects = warehouse.lookup(REJECTS.name, rejects["reject_id"], ["reject_id"], run=run)
+    rejects.join(known_rejects, on="reject_id", how="anti", maintain_order="left").write_parquet(folder / "rejects.parquet")
+    return {
+        "tally": {
+            "rows_in": rows_in,
+            "rows_rejected": rejects.height,
+            "occurrences_new": int(keys["is_new"].sum()),
+            "occurrences_known": int(keys["is_new"].not_().sum()),
+            "chunks_new": new.height,
+            "chunks_touched": groups.height - new.height,
+        },
+        "reasons": dict(rejects["reason"].value_counts(sort=True).iter_rows()),
+    }
+
+
+def _sink(rows: pl.LazyFrame, path: Path) -> None:
+    rows.sink_parquet(path, compression="lz4", statistics=False)
+
+
+def _refused_repeats(repeats: pl.DataFrame, keys: pl.LazyFrame) -> pl.DataFrame:
+    if not repeats.height:
+        return REJECTS.empty()
+    at = keys.select("row", "source", "source_row_id", "locator").join(repeats.lazy(), on="row", how="semi").collect()
+    return as_rejects(at.sort("row").with_columns(reason=pl.lit(ID_IS_UNIQUE)))
+
+
+def _new_chunks(new: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame) -> pl.LazyFrame:
+    """The new groups as rows of `chunks`, with the text and the rest of their representatives."""
+    sums = new.lazy().select(
+        "row", "first_seen_at", "last_seen_at", "parsed_spec_ids", occurrences=pl.col("new_occurrences")
+    )
+    of_keys = keys.select("row", "chunk_id", "scope", "content_hash", "keep_apart", *_without_text())
+    chunks = (
+        rows.select("row", "text")
+        .join(of_keys.join(sums, on="row", how="inner"), on="row", how="inner", maintain_order="left")
+        .with_columns(
+            canonical_id=pl.col("chunk_id"),
+            action=pl.lit(STORED_AS_NEW),
+            completion_status=pl.lit(INCOMPLETE),
+            embedding_model=pl.lit(None, dtype=pl.String),
+            embedding_version=pl.lit(None, dtype=pl.String),
+            superseded_by=pl.lit(None, dtype=pl.String),
+        )
+    )
+    return chunks.select(pl.col(name).cast(dtype) for name, dtype in CHUNKS.dtypes.items())
+
+
+def _without_text() -> list[str]:
+    return [name for name in _OF_REPRESENTATIVE if name != "text"]
+
+
+def _represented(represented: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame) -> pl.LazyFrame:
+    """Known chunks that a lower occurrence now represents."""
+    of_keys = keys.select("row", *_without_text()).join(represented.lazy(), on="row", how="inner")
+    return rows.select("row", "text").join(of_keys, on="row", how="inner").select("chunk_id", *_OF_REPRESENTATIVE)
+
+
+def _new_occurrences(seen: pl.DataFrame, keys: pl.LazyFrame, run_id: str) -> pl.LazyFrame:
+    occurrences = keys.drop("seen_at").join(seen.lazy(), on="row", how="inner", maintain_order="left")
+    return occurrences.with_columns(run_id=pl.lit(run_id)).select(
+        pl.col(name).cast(dtype) for name, dtype in OCCURRENCES.dtypes.items()
+    )
+
+
+def _new_canonicals(new: pl.DataFrame) -> pl.DataFrame:
+    return CANONICALS.shaped(
+        new.with_columns(canonical_id=pl.col("chunk_id"), variants=pl.lit(0), occurrences=pl.col("new_occurrences"))
+    )
+
+
+def changes_in(folder: Path) -> list[Change]:
+    """What the exact stage left, by table."""
+    return [
+        Change(
+            CHUNKS.name,
+            appends=folder / "chunks.parquet",
+            updates=(folder / "chunks-moved.parquet", folder / "chunks-represented.parquet"),
+        ),
+        Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
+        Change(
+            CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)
+        ),
+        Change(REJECTS.name, appends=folder / "rejects.parquet"),
+    ]
+
+
+def write_tables(folder: Path, *, warehouse: Warehouse, tally: Tally, settings: Settings) -> dict[str, int]:
+    """Writes the night's changes and returns the versions to publish, or DoesNotAddUp with nothing published."""
+    check_rows(tally)
+    check_reject_share(tally, limit=settings.guard.max_reject_share)
+    before = warehouse.counts()
+    for change in changes_in(folder):
+        warehouse.apply(change)
+    warehouse.tend()
+    check_tables(warehouse.counts(), before=before, tally=tally)
+    return warehouse.versions()

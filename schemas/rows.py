@@ -1,0 +1,48 @@
+"""The input contract: what a row must be to come in. A row that breaks a rule goes to `rejects` under its name."""
+
+import polars as pl
+import pyarrow as pa
+
+from schemas.contract import Contract
+from schemas.terms import FILE, KINDS, SPEC_ROW
+
+SPEC_FIELDS = ("parent_category", "sub_category", "specification", "value", "additional")
+
+_has_ink = pl.col("text").str.contains(r"[^\s\x1c-\x1f\x{85}]")
+
+ROWS = Contract(
+    name="rows",
+    shape=pa.schema(
+        [
+            ("scope", pa.large_string()),
+            ("kind", pa.large_string()),
+            ("source", pa.large_string()),
+            ("source_row_id", pa.large_string()),
+            ("locator", pa.large_string()),
+            ("source_doc_id", pa.large_string()),
+            ("chunk_index", pa.int32()),
+            ("parsed_spec_id", pa.large_string()),
+            ("text", pa.large_string()),
+            ("metadata", pa.large_string()),
+            ("content_hash", pa.large_string()),
+            ("force", pa.bool_()),
+            ("seen_at", pa.timestamp("us", tz="UTC")),
+        ]
+    ),
+    key=("scope", "source", "source_row_id", "chunk_index"),
+    rules={
+        "scope_is_present": pl.col("scope").str.contains(r"\S"),
+        "kind_is_known": pl.col("kind").is_in(KINDS),
+        "source_row_id_is_present": pl.col("source_row_id").str.len_bytes() > 0,
+        "spec_row_is_not_empty": (pl.col("kind") != SPEC_ROW) | pl.col("text").is_not_null(),
+        "text_is_present": (pl.col("kind") == FILE) | pl.col("text").is_not_null(),
+        "text_is_not_empty": (pl.col("kind") == FILE) | _has_ink,
+        "file_has_bytes": (pl.col("kind") != FILE) | pl.col("content_hash").is_not_null(),
+    },
+    about="an input row, mapped, before it is hashed",
+)
+
+# Rules that only the whole input, or only a reader, can check.
+ID_IS_UNIQUE = "source_row_id_is_unique"
+TEXT_FITS = "text_fits_max_text_bytes"
+LINE_PARSES = "line_parses"

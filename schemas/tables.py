@@ -1,0 +1,282 @@
+"""The tables of the warehouse. Their names and columns are what other systems rely on."""
+
+import polars as pl
+import pyarrow as pa
+
+from schemas.contract import Contract
+from schemas.terms import ACTIONS, COMPLETION, KINDS, RELATIONS, RUN_STATUS
+
+_TEXT = pa.large_string()
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+def _shape(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+    """Columns with one line each of what they hold; the mart shows it as the column's comment."""
+    return pa.schema([pa.field(name, dtype, metadata={"about": about}) for name, dtype, about in columns])
+
+
+def about_column(contract: Contract, column: str) -> str:
+    """What a column holds, in one line."""
+    metadata = contract.shape.field(column).metadata or {}
+    return metadata.get(b"about", b"").decode()
+
+
+def _is_id(column: str) -> pl.Expr:
+    return pl.col(column).str.contains(r"^[0-9a-f]{32}$")
+
+
+def _is_hash(column: str) -> pl.Expr:
+    return pl.col(column).str.contains(r"^[0-9a-f]{64}$")
+
+
+CHUNKS = Contract(
+    name="chunks",
+    about="A distinct content in a scope: every row said the same here, once.",
+    shape=_shape(
+        ("chunk_id", _TEXT, "Id derived from scope and content hash"),
+        ("scope", _TEXT, "The wall: rows are compared inside one scope only"),
+        ("kind", _TEXT, "text, file, spec_row or memory"),
+        ("content_hash", _TEXT, "SHA-256 of the content contract, lower-case hex"),
+        ("text", _TEXT, "The text of the occurrence that represents the chunk, layout kept; null for a file"),
+        ("metadata", _TEXT, "JSON: the other columns of the representing row"),
+        ("source", _TEXT, "Source of the representing row"),
+        ("source_row_id", _TEXT, "Row of that source"),
+        ("source_doc_id", _TEXT, "Document the representing row belongs to"),
+        ("chunk_index", pa.int32(), "Position of the window in its document, from 0; null for a row that is whole"),
+        ("layout_digest", pa.uint64(), "Digest of the text as it is laid out; breaks ties between layouts"),
+        ("parsed_spec_ids", pa.large_list(_TEXT), "The parsed_spec_id of every occurrence, sorted"),
+        ("canonical_id", _TEXT, "The group this chunk belongs to"),
+        ("action", _TEXT, "What became of the chunk"),
+        ("keep_apart", pa.bool_(), "Never merged: its row said force, or its scope has dedup = false"),
+        ("completion_status", _TEXT, "complete (has its vector), incomplete or retry-needed"),
+        ("embedding_model", _TEXT, "Model of its vector; null until embedded"),
+        ("embedding_version", _TEXT, "Version of its vector; null until embedded"),
+        ("occurrences", pa.int64(), "How many input rows said it"),
+        ("first_seen_at", _TIME, "When it was first seen"),
+        ("last_seen_at", _TIME, "When it was last seen"),
+        ("superseded_by", _TEXT, "The chunk that replaced it; null while it holds"),
+    ),
+    key=("chunk_id",),
+    rules={
+        "chunk_id_is_derived": _is_id("chunk_id"),
+        "scope_is_present": pl.col("scope").str.contains(r"\S"),
+        "kind_is_known": pl.col("kind").is_in(KINDS),
+        "content_hash_is_sha256": _is_hash("content_hash"),
+        "canonical_id_is_present": _is_id("canonical_id"),
+        "action_is_known": pl.col("action").is_in(ACTIONS),
+        "completion_is_known": pl.col("completion_status").is_in(COMPLETION),
+        "has_an_occurrence": pl.col("occurrences") >= 1,
+        "seen_in_order": pl.col("first_seen_at") <= pl.col("last_seen_at"),
+    },
+)
+
+OCCURRENCES = Contract(
+    name="occurrences",
+    about="An input row, as it came. Appended, never changed.",
+    shape=_shape(
+        ("occurrence_id", _TEXT, "Id derived from chunk, source, source row and window"),
+        ("chunk_id", _TEXT, "The chunk it says"),
+        ("scope", _TEXT, "The wall"),
+        ("source", _TEXT, "Name of the input it came from"),
+        ("source_row_id", _TEXT, "Its id there, or file:row where it has none"),
+        ("source_doc_id", _TEXT, "The document it belongs to"),
+        ("chunk_index", pa.int32(), "Position of the window in its document, from 0"),
+        ("parsed_spec_id", _TEXT, "Id of the parsed spec row, where it is one"),
+        ("metadata", _TEXT, "JSON: the row's other columns"),
+        ("run_id", _TEXT, "The run that first saw it"),
+        ("seen_at", _TIME, "When it was first seen"),
+    ),
+    key=("occurrence_id",),
+    rules={
+        "occurrence_id_is_derived": _is_id("occurrence_id"),
+        "chunk_id_is_derived": _is_id("chunk_id"),
+        "scope_is_present": pl.col("scope").str.contains(r"\S"),
+        "source_is_present": pl.col("source").str.len_bytes() > 0,
+        "source_row_id_is_present": pl.col("source_row_id").str.len_bytes() > 0,
+    },
+)
+
+CANONICALS = Contract(
+    name="canonicals",
+    about="A group of chunks that say one thing, and the chunk that stands for it.",
+    shape=_shape(
+        ("canonical_id", _TEXT, "Id of the group: that of its first chunk, kept for life"),
+        ("scope", _TEXT, "The wall"),
+        ("chunk_id", _TEXT, "The chunk that stands for the group"),
+        ("variants", pa.int64(), "Chunks merged into it"),
+        ("occurrences", pa.int64(), "Input rows of the whole group"),
+        ("first_seen_at", _TIME, "When the group was first seen"),
+        ("last_seen_at", _TIME, "When the group was last seen"),
+    ),
+    key=("canonical_id",),
+    rules={
+        "canonical_id_is_derived": _is_id("canonical_id"),
+        "chunk_id_is_derived": _is_id("chunk_id"),
+        "variants_not_negative": pl.col("variants") >= 0,
+        "more_occurrences_than_variants": pl.col("occurrences") > pl.col("variants"),
+    },
+)
+
+_below = pl.col("left_id") < pl.col("right_id")
+_relation = pl.col("relation").is_in(RELATIONS)
+
+VARIANTS = Contract(
+    name="variants",
+    about="A chunk merged into a canonical, with the reason.",
+    shape=_shape(
+        ("chunk_id", _TEXT, "The merged chunk"),
+        ("canonical_id", _TEXT, "The group it was merged into"),
+        ("relation", _TEXT, "equivalent or subset"),
+        ("similarity", pa.float32(), "Cosine to the canonical"),
+        ("confidence", pa.float32(), "Of the judgement, 0 to 1"),
+        ("decided_by", _TEXT, "Rule, model or reviewer"),
+        ("reason", _TEXT, "The evidence in words"),
+        ("run_id", _TEXT, "The run that merged it"),
+    ),
+    key=("chunk_id",),
+    rules={"relation_is_known": _relation},
+)
+
+PAIRS = Contract(
+    name="pairs",
+    about="A judged candidate pair of one scope.",
+    shape=_shape(
+        ("left_id", _TEXT, "The lower chunk_id"),
+        ("right_id", _TEXT, "The higher chunk_id"),
+        ("scope", _TEXT, "The wall"),
+        ("similarity", pa.float32(), "Cosine"),
+        ("relation", _TEXT, "What the two are to each other"),
+        ("confidence", pa.float32(), "Of the judgement, 0 to 1"),
+        ("evidence", _TEXT, "The evidence in words"),
+        ("run_id", _TEXT, "The run that judged it"),
+    ),
+    key=("left_id", "right_id"),
+    rules={
+        "left_below_right": _below,
+        "similarity_is_cosine": pl.col("similarity").abs() <= 1.0 + 1e-5,
+        "relation_is_known": _relation,
+    },
+)
+
+LINKS = Contract(
+    name="links",
+    about="Two chunks that are related and stay two.",
+    shape=_shape(
+        ("left_id", _TEXT, "The lower chunk_id"),
+        ("right_id", _TEXT, "The higher chunk_id"),
+        ("relation", _TEXT, "How they are related"),
+        ("run_id", _TEXT, "The run that linked them"),
+    ),
+    key=("left_id", "right_id"),
+    rules={"left_below_right": _below, "relation_is_known": _relation},
+)
+
+CONTRADICTIONS = Contract(
+    name="contradictions",
+    about="Two chunks that disagree.",
+    shape=_shape(
+        ("left_id", _TEXT, "The lower chunk_id"),
+        ("right_id", _TEXT, "The higher chunk_id"),
+        ("evidence", _TEXT, "What they disagree on, in words"),
+        ("status", _TEXT, "open or resolved"),
+        ("run_id", _TEXT, "The run that flagged them"),
+    ),
+    key=("left_id", "right_id"),
+    rules={"left_below_right": _below},
+)
+
+PENDING_REVIEWS = Contract(
+    name="pending_reviews",
+    about="A question to a person.",
+    shape=_shape(
+        ("review_id", _TEXT, "Id derived from the question"),
+        ("chunk_id", _TEXT, "The chunk in question"),
+        ("candidates", _TEXT, "JSON: the chunks it may be the same as, best first"),
+        ("reason", _TEXT, "Why a person is asked"),
+        ("queued_at", _TIME, "When it was asked"),
+        ("reviewed_at", _TIME, "When it was answered; null while open"),
+        ("reviewed_by", _TEXT, "Who answered"),
+        ("decision", _TEXT, "The answer"),
+        ("notes", _TEXT, "The reviewer's words"),
+    ),
+    key=("review_id",),
+)
+
+REVIEW_DECISIONS = Contract(
+    name="review_decisions",
+    about="A reviewer's answer, kept for ever.",
+    shape=_shape(
+        ("decision_id", _TEXT, "Id derived from the answer"),
+        ("review_id", _TEXT, "The question it answers"),
+        ("decision", _TEXT, "merge, keep_separate, link, flag_contradiction or delete"),
+        ("target_canonical_id", _TEXT, "The group chosen, for a merge"),
+        ("reviewer", _TEXT, "Who decided"),
+        ("notes", _TEXT, "The reviewer's words"),
+        ("decided_at", _TIME, "When"),
+    ),
+    key=("decision_id",),
+)
+
+REJECTS = Contract(
+    name="rejects",
+    about="A row refused at the door, with the rule it broke.",
+    shape=_shape(
+        ("reject_id", _TEXT, "Id derived from source, locator and rule"),
+        ("source", _TEXT, "Name of the input it came from"),
+        ("source_row_id", _TEXT, "Its id there, where it has one"),
+        ("locator", _TEXT, "Where it stands: file:row, rows from 1"),
+        ("reason", _TEXT, "The name of the rule it broke"),
+        ("detail", _TEXT, "What was found, where there is more to say"),
+        ("run_id", _TEXT, "The run that first refused it"),
+    ),
+    key=("reject_id",),
+    rules={
+        "reject_id_is_derived": _is_id("reject_id"),
+        "source_is_present": pl.col("source").str.len_bytes() > 0,
+        "locator_is_present": pl.col("locator").str.len_bytes() > 0,
+        "reason_is_present": pl.col("reason").str.len_bytes() > 0,
+    },
+)
+
+RUNS = Contract(
+    name="runs",
+    about="A run. The latest one that is published or a rollback names the versions readers open.",
+    shape=_shape(
+        ("run_id", _TEXT, "Start of the run, UTC"),
+        ("started_at", _TIME, "When it started"),
+        ("published_at", _TIME, "When it was committed; null for a failed run"),
+        ("status", _TEXT, "published, rollback or failed"),
+        ("restores", _TEXT, "The run a rollback went back to"),
+        ("rows_in", pa.int64(), "Rows read from the sources"),
+        ("rows_rejected", pa.int64(), "Rows refused at the door"),
+        ("occurrences_new", pa.int64(), "Rows not seen before"),
+        ("occurrences_known", pa.int64(), "Rows seen on an earlier night"),
+        ("chunks_new", pa.int64(), "Contents not seen before"),
+        ("chunks_touched", pa.int64(), "Known contents that were seen again"),
+        ("actions", _TEXT, "JSON: chunks by action"),
+        ("stage_seconds", _TEXT, "JSON: seconds by stage"),
+        ("recall_measured", pa.float64(), "Share of true pairs found; null when not measured"),
+        ("table_versions", _TEXT, "JSON: the version of each table this run published"),
+        ("settings", _TEXT, "JSON: the settings of the run"),
+        ("note", _TEXT, "Why it failed, or what was skipped"),
+    ),
+    key=("run_id",),
+    rules={
+        "run_id_is_present": pl.col("run_id").str.len_bytes() > 0,
+        "status_is_known": pl.col("status").is_in(RUN_STATUS),
+    },
+)
+
+# Every table a run publishes; `runs` itself is the commit and stands apart.
+PUBLISHED_TABLES = (
+    CHUNKS,
+    OCCURRENCES,
+    CANONICALS,
+    VARIANTS,
+    PAIRS,
+    LINKS,
+    CONTRADICTIONS,
+    PENDING_REVIEWS,
+    REVIEW_DECISIONS,
+    REJECTS,
+)

@@ -1,0 +1,58 @@
+"""What must add up before a run is published."""
+
+from dataclasses import dataclass
+
+
+class DoesNotAddUp(ValueError):
+    """Counts that must agree do not; nothing is published."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a run counted on its way."""
+
+    rows_in: int
+    rows_rejected: int
+    occurrences_new: int
+    occurrences_known: int
+    chunks_new: int
+    chunks_touched: int
+
+
+def check_rows(tally: Tally) -> None:
+    """Every row that came in is an occurrence or a reject."""
+    out = tally.occurrences_new + tally.occurrences_known + tally.rows_rejected
+    if tally.rows_in != out:
+        raise DoesNotAddUp(
+            f"rows in {tally.rows_in:,} but {tally.occurrences_new:,} new occurrences + "
+            f"{tally.occurrences_known:,} known occurrences + {tally.rows_rejected:,} rejects = {out:,}; "
+            "nothing was published"
+        )
+
+
+def check_tables(counts: dict[str, int], *, before: dict[str, int], tally: Tally) -> None:
+    """The tables as written hold what they held before and what the run added, nothing less and nothing more.
+
+    `counts` and `before` give rows by table, and under `occurrences of chunks` and `occurrences of canonicals` the
+    sums that those tables claim.
+    """
+    expected = {
+        "chunks": before["chunks"] + tally.chunks_new,
+        "occurrences": before["occurrences"] + tally.occurrences_new,
+        "canonicals": counts["chunks"] - counts["variants"],
+        "occurrences of chunks": counts["occurrences"],
+        "occurrences of canonicals": counts["occurrences"],
+    }
+    for name, wanted in expected.items():
+        if counts[name] != wanted:
+            raise DoesNotAddUp(f"{name}: expected {wanted:,}, the tables hold {counts[name]:,}; nothing was published")
+
+
+def check_reject_share(tally: Tally, *, limit: float) -> None:
+    """No more than `limit` of the rows were refused: a mapping gone wrong must not pass for a quiet night."""
+    if tally.rows_in and tally.rows_rejected / tally.rows_in > limit:
+        raise DoesNotAddUp(
+            f"{tally.rows_rejected:,} of {tally.rows_in:,} rows were rejected, more than [guard] "
+            f"max_reject_share = {limit}; nothing was published. See the reasons above, mend the input or its "
+            "column mapping, or raise the limit"
+        )
