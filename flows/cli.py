@@ -57,7 +57,9 @@ def run(
     ] = None,
     source: Annotated[str | None, typer.Option(help="What the input is called in the tables.")] = None,
     table: Annotated[str | None, typer.Option(help="The table of a DuckDB file.")] = None,
-    on_unreadable: Annotated[str | None, typer.Option(help="fail (default) or skip a file that cannot be read.")] = None,
+    on_unreadable: Annotated[
+        str | None, typer.Option(help="fail (default) or skip a file that cannot be read.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; write nothing.")] = False,
     direct: Annotated[
         bool, typer.Option("--direct", help="Without Prefect: starts at once, and leaves no record there.")
@@ -90,14 +92,16 @@ def run(
     if dry_run:
         progress.tell(f"dry run: nothing was written to {checked.warehouse.path}")
     else:
-        progress.tell(f"published run {outcome.run.run_id}" + ("" if outcome.run.chunks_new else ": nothing new, 0 chunks added"))
+        progress.tell(
+            f"published run {outcome.run.run_id}" + ("" if outcome.run.chunks_new else ": nothing new, 0 chunks added")
+        )
     progress.console.print(summary_table(outcome))
     if outcome.mart is not None:
         where = "" if checked.warehouse.path == Settings().warehouse.path else f" --warehouse {checked.warehouse.path}"
         progress.tell("")
         progress.tell(f"tables   {checked.warehouse.path}")
         progress.tell(f"mart     {outcome.mart}   (duckdb {outcome.mart})")
-        progress.tell(f"look     nightfold sql{where} \"from duplicate_rate_by_source\"")
+        progress.tell(f'look     nightfold sql{where} "from duplicate_rate_by_source"')
         progress.tell(f"runs     nightfold runs list{where}")
 
 
@@ -145,7 +149,9 @@ def _over(
     if inputs:
         over["inputs"] = [{"path": list(inputs), **given}]
     elif given:
-        raise NightfoldError(f"--{next(iter(given)).replace('_', '-')}: goes with --input; without it, set it in nightfold.toml")
+        raise NightfoldError(
+            f"--{next(iter(given)).replace('_', '-')}: goes with --input; without it, set it in nightfold.toml"
+        )
     return over
 
 

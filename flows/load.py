@@ -10,7 +10,7 @@ from flows.errors import UnreadableSource
 from flows.readers import Batch, read
 from flows.settings import Settings
 from flows.sources import BYTES, Source, SourceFile
-from schemas.rows import LINE_PARSES, ROWS, TEXT_FITS
+from schemas.rows import ROWS, TEXT_FITS
 from schemas.tables import REJECTS
 from schemas.terms import FILE
 from transforms.chunking import chunk_documents
@@ -19,6 +19,8 @@ from transforms.mapping import MissingColumn, mapped, resolved
 
 _FILE_BLOCK_BYTES = 1024 * 1024
 _ROWS_A_PART = 131_072
+# The number of a row on its way through the windows; no column of a source is called so.
+_NUMBER = "\x1fnumber"
 
 
 def load_sources(
@@ -35,9 +37,9 @@ def load_sources(
         for file in source.files:
             held, refused_before, rows_before = parts.mark(), len(rejects), rows_in
             try:
-                for batch in _batches(source, file, settings):
-                    rows_in += batch.rows.height + len(batch.refused)
+                for batch in read(file, given=source.settings, load=settings.load):
                     good, refused = _split(batch, source, file, settings)
+                    rows_in += good.height + refused.height
                     parts.add(good)
                     rejects.append(refused)
                     tell_rows(parts.rows)
@@ -107,35 +109,12 @@ class _Parts:
         return self.folder / f"rows-{part:06d}.parquet"
 
 
-def _batches(source: Source, file: SourceFile, settings: Settings) -> Iterator[Batch]:
-    """The file's batches; documents, and rows that ask for it, in windows."""
-    chunked = source.settings.chunk
-    if chunked is None:
-        chunked = file.format == "documents"
-    for batch in read(file, given=source.settings, load=settings.load):
-        if chunked and batch.rows.height:
-            text = source.settings.text_column or "text"
-            numbered = batch.rows.with_columns(batch.numbers.alias("number"))
-            if text in numbered.columns:
-                numbered = numbered.rename({text: "text"}) if text != "text" else numbered
-                numbered = chunk_documents(
-                    numbered, tokens=settings.chunking.tokens, overlap=settings.chunking.overlap
-                ).rename({"text": text})
-            batch = Batch(numbered.drop("number"), numbered["number"], batch.refused)
-        yield batch
-
-
 def _split(batch: Batch, source: Source, file: SourceFile, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The batch's rows that keep the input contract, and the rejects."""
-    refused_lines = pl.DataFrame(
-        {
-            "locator": [refused.locator for refused in batch.refused],
-            "detail": [refused.detail for refused in batch.refused],
-        },
-        schema={"locator": pl.String, "detail": pl.String},
-    ).with_columns(source=pl.lit(source.name), reason=pl.lit(LINE_PARSES))
+    """The batch's rows, documents and rows that ask for it in windows: those that keep the input contract, and the
+    rejects."""
+    refused = _refused_lines(batch, source)
     if not batch.rows.width:
-        return ROWS.empty(), as_rejects(refused_lines)
+        return ROWS.empty(), refused
     mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by)
     # A scope that is asked for by name must be there; only the usual one gives way to the default.
     asked_for = source.settings.scope_by is not None or settings.scope.required
@@ -144,6 +123,8 @@ def _split(batch: Batch, source: Source, file: SourceFile, settings: Settings) -
         mapping = resolved(mapping, batch.rows.columns, default_scope=default_scope)
     except MissingColumn as missing:
         raise UnreadableSource(f"{file.path}: {missing}") from None
+    if mapping.text is not None and _is_chunked(source, file):
+        batch = _in_windows(batch, file, mapping.text, settings)
     is_whole = file.format in ("documents", BYTES)
     position = pl.lit(file.name) if is_whole else pl.lit(f"{file.name}:") + pl.lit(batch.numbers).cast(pl.String)
     rows = mapped(batch.rows, mapping, position=position)
@@ -156,7 +137,36 @@ def _split(batch: Batch, source: Source, file: SourceFile, settings: Settings) -
     bad = rows.filter(pl.col("broken").is_not_null()).select(
         "source", "source_row_id", "locator", reason=pl.col("broken"), detail=pl.lit(None, dtype=pl.String)
     )
-    return good, pl.concat([as_rejects(refused_lines), as_rejects(bad)])
+    return good, pl.concat([refused, as_rejects(bad)])
+
+
+def _is_chunked(source: Source, file: SourceFile) -> bool:
+    return file.format == "documents" if source.settings.chunk is None else source.settings.chunk
+
+
+def _in_windows(batch: Batch, file: SourceFile, text: str, settings: Settings) -> Batch:
+    """The batch with a row for each window of its texts, in the same columns and `chunk_index`."""
+    if "chunk_index" in batch.rows.columns:
+        raise UnreadableSource(
+            f"{file.path}: has a column chunk_index, so its texts are windows already; leave out chunk = true"
+        )
+    if batch.rows.schema[text] not in (pl.String, pl.Null):
+        raise UnreadableSource(f"{file.path}: chunk = true cuts text, and {text!r} is {batch.rows.schema[text]}")
+    windows = chunk_documents(
+        batch.rows.with_columns(batch.numbers.alias(_NUMBER)),
+        text=text,
+        tokens=settings.chunking.tokens,
+        overlap=settings.chunking.overlap,
+    )
+    return Batch(windows.drop(_NUMBER), windows[_NUMBER])
+
+
+def _refused_lines(batch: Batch, source: Source) -> pl.DataFrame:
+    """The lines that a reader could not make into rows, as rejects."""
+    columns = ("locator", "detail", "reason")
+    lines = {name: [getattr(refused, name) for refused in batch.refused] for name in columns}
+    rows = pl.DataFrame(lines, schema=dict.fromkeys(columns, pl.String))
+    return as_rejects(rows.with_columns(source=pl.lit(source.name)))
 
 
 def as_rejects(rows: pl.DataFrame) -> pl.DataFrame:

@@ -46,7 +46,11 @@ def writer_lock(warehouse: Path, *, doing: str, wait_seconds: float, tell: Calla
                     tell(f"waiting up to {wait_seconds:g} s for {holder}")
                     told = True
                 time.sleep(_POLL_SECONDS)
-        me = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+        me = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({**me, "doing": doing}).encode(), 0)
         yield

@@ -19,6 +19,7 @@ from schemas.tables import PUBLISHED_TABLES, RUNS, about_column
 
 FILE_NAME = "mart.duckdb"
 _VIEWS = Path(__file__).with_name("mart_views.sql")
+_FOLLOW_UP_TO_ROWS = 100_000
 _TABLES = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
 
 
@@ -48,7 +49,7 @@ def refresh(warehouse: Warehouse, run: Run, *, before: Run | None, changes: list
     Returns `changed` or `rebuilt`.
     """
     path = mart_path(warehouse)
-    follows = before is not None and shown_run(path) == before.run_id
+    follows = before is not None and _moves_little(run) and shown_run(path) == before.run_id
     with _beside(path, copy=follows) as new, contextlib.closing(duckdb.connect(str(new))) as mart:
         mart.execute("begin")
         if follows:
@@ -66,6 +67,11 @@ def refresh(warehouse: Warehouse, run: Run, *, before: Run | None, changes: list
         mart.execute("commit")
         mart.execute("checkpoint")
     return "changed" if follows else "rebuilt"
+
+
+def _moves_little(run: Run) -> bool:
+    """Whether following the changes is worth it: an update of most rows costs more than writing them anew."""
+    return run.chunks_touched <= _FOLLOW_UP_TO_ROWS
 
 
 @contextlib.contextmanager
@@ -121,7 +127,9 @@ def _apply(mart: duckdb.DuckDBPyConnection, change: Change) -> None:
         ]
         same_key = " and ".join(f"{change.table}.{key} = changed.{key}" for key in contract.key)
         moved = ", ".join(f"{name} = changed.{name}" for name in names)
-        mart.execute(f"update {change.table} set {moved} from read_parquet($1) as changed where {same_key}", [str(updates)])
+        mart.execute(
+            f"update {change.table} set {moved} from read_parquet($1) as changed where {same_key}", [str(updates)]
+        )
 
 
 def _quoted(text: str) -> str:

@@ -81,12 +81,13 @@ class RunStage(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a night did."""
+    """What a night did. `seconds` has every stage, also those after the commit."""
 
     run: Run
     skipped: list[str]
     reasons: dict[str, int]
     tables: dict[str, int]
+    seconds: dict[str, float]
     mart: Path | None
 
 
@@ -139,41 +140,48 @@ def _run_id(moment: datetime) -> str:
     return f"{moment:%Y%m%dT%H%M%S.%fZ}"
 
 
+@dataclass
+class _Stages:
+    """Runs the stages of a plan, times them, and tells of each when it is done."""
+
+    plan: Plan
+    progress: Progress
+    run_stage: RunStage
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self, name: str, stage: Stage) -> StageReport:
+        started = time.perf_counter()
+        with self.progress.stage(name):
+            report = self.run_stage(name, stage, self.plan, self.progress)
+        # A stage times itself: what Prefect adds around it is not its own.
+        self.seconds[name] = round(report.seconds or time.perf_counter() - started, 3)
+        self.progress.done(name, report.rows_in, report.rows_out, self.seconds[name], reused=report.reused)
+        return report
+
+
 def _publish(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
-    seconds: dict[str, float] = {}
-    run = lambda name, stage: _timed(name, stage, plan, progress, run_stage, seconds)  # noqa: E731
-    run("load", load)
-    run("hash", hash_)
-    run("exact", exact)
-    written = run("write", write)
-    published = _run_row(plan, seconds, versions=written.versions)
+    stages = _Stages(plan, progress, run_stage)
+    stages.run("load", load)
+    stages.run("hash", hash_)
+    stages.run("exact", exact)
+    written = stages.run("write", write)
+    published = _run_row(plan, stages.seconds, versions=written.versions)
     plan.warehouse.commit(published)
-    run("mart", refresh_mart)
+    stages.run("mart", refresh_mart)
     plan.warehouse.prune(keep_runs=plan.settings.warehouse.keep_runs)
-    outcome = _outcome(plan, published, mart.mart_path(plan.warehouse))
+    outcome = _outcome(plan, published, stages.seconds, mart.mart_path(plan.warehouse))
     Staging(plan.staging).drop()
     return outcome
 
 
 def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     """The night up to what it would change, with nothing written but a temporary folder."""
-    seconds: dict[str, float] = {}
-    for name, stage in (("load", load), ("hash", hash_), ("exact", exact)):
-        _timed(name, stage, plan, progress, run_stage, seconds)
+    stages = _Stages(plan, progress, run_stage)
+    stages.run("load", load)
+    stages.run("hash", hash_)
+    stages.run("exact", exact)
     check_rows(plan.tally)
-    return _outcome(plan, _run_row(plan, seconds, versions={}), None)
-
-
-def _timed(
-    name: str, stage: Stage, plan: Plan, progress: Progress, run_stage: RunStage, seconds: dict[str, float]
-) -> StageReport:
-    started = time.perf_counter()
-    with progress.stage(name):
-        report = run_stage(name, stage, plan, progress)
-    # A stage times itself: what Prefect adds around it is not its own.
-    seconds[name] = round(report.seconds or time.perf_counter() - started, 3)
-    progress.done(name, report.rows_in, report.rows_out, seconds[name], reused=report.reused)
-    return report
+    return _outcome(plan, _run_row(plan, stages.seconds, versions={}), stages.seconds, None)
 
 
 @contextmanager
@@ -199,7 +207,13 @@ def hash_(plan: Plan, progress: Progress) -> StageReport:
         loaded = plan.result("load")
         _, _, reused = Staging(plan.staging).run(
             "hash",
-            lambda folder: hash_rows(plan.staging / "load", folder, settings=plan.settings, kinds=loaded["kinds"]),
+            lambda folder: hash_rows(
+                plan.staging / "load",
+                folder,
+                settings=plan.settings,
+                kinds=loaded["kinds"],
+                started_at=plan.started_at,
+            ),
         )
         return StageReport(loaded["rows"], loaded["rows"], reused, elapsed())
 
@@ -217,7 +231,6 @@ def exact(plan: Plan, progress: Progress) -> StageReport:
                 rows_in=loaded["rows_in"],
                 warehouse=plan.warehouse,
                 run=plan.run_before,
-                started_at=plan.started_at,
                 run_id=plan.run_id,
             ),
         )
@@ -289,13 +302,13 @@ def _failed(plan: Plan, why: str) -> Run:
     )
 
 
-def _outcome(plan: Plan, run: Run, mart_file: Path | None) -> Outcome:
+def _outcome(plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | None) -> Outcome:
     exact_result = plan.result("exact")
     tables: dict[str, int] = {}
     if mart_file is not None:
         counts = plan.warehouse.counts()
         tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "rejects")}
-    return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, mart_file)
+    return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file)
 
 
 def _not_done(folder: Path) -> dict[str, Any]:
@@ -315,7 +328,9 @@ def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
         run = replace(
             target, run_id=_run_id(now), started_at=now, published_at=now, status="rollback", restores=target.run_id
         )
-        run = replace(run, rows_in=0, rows_rejected=0, occurrences_new=0, occurrences_known=0, chunks_new=0, chunks_touched=0)
+        run = replace(
+            run, rows_in=0, rows_rejected=0, occurrences_new=0, occurrences_known=0, chunks_new=0, chunks_touched=0
+        )
         warehouse.commit(replace(run, actions={}, stage_seconds={}, note=f"went back to {target.run_id}"))
         mart.refresh(warehouse, run, before=None, changes=[])
         return run

@@ -15,7 +15,7 @@ from flows.summary import summary_markdown
 
 def run_as_task(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
     """Runs a stage as a Prefect task of its name."""
-    return task(stage, name=name, cache_policy=NO_CACHE, persist_result=False)(plan, progress)
+    return task(name=name, cache_policy=NO_CACHE, persist_result=False)(stage)(plan, progress)
 
 
 @flow(name="nightly", flow_run_name="nightly", persist_result=False, validate_parameters=False)

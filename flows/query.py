@@ -54,7 +54,7 @@ def prompt(settings: Settings) -> None:
     """Reads queries up to their `;` and prints each result; an error leaves the prompt open."""
     if is_terminal():
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  (line editing and history for input())
+            import readline  # noqa: F401, PLC0415  (line editing and history for input())
         print(f"{mart_path(Warehouse(settings.warehouse.path))}, read-only. A query ends with ;  Ctrl-D leaves.")
     pending = ""
     with contextlib.closing(_open(settings)) as connection:
@@ -82,7 +82,9 @@ def show_runs(settings: Settings) -> None:
         raise NightfoldError(f"{settings.warehouse.path}: no run yet; `nightfold run` makes the first")
     table = Table(box=None, pad_edge=False)
     for name in ("", "run", "status", "rows in", "rejected", "chunks added", "seconds", "note"):
-        table.add_column(name, justify="right" if name in ("rows in", "rejected", "chunks added", "seconds") else "left")
+        table.add_column(
+            name, justify="right" if name in ("rows in", "rejected", "chunks added", "seconds") else "left"
+        )
     for run in reversed(runs):
         table.add_row(
             "*" if published and run.run_id == published.run_id else "",

@@ -1,37 +1,51 @@
-"""Tables of all formats as a stream of frames. Bad lines are told apart from a file that cannot be read."""
+"""Tables of all formats as a stream of frames. Bad lines are told apart from a file that cannot be read.
 
+Every batch of a file has the same columns and types, so that a row is read the same wherever a batch ends.
+"""
+
+import codecs
+import csv
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic_core import from_json
 
 from flows.documents import read_document
 from flows.errors import UnreadableSource
 from flows.settings import InputSettings, LoadSettings
-from flows.sources import BYTES, SourceFile
+from flows.sources import BYTES, SourceFile, shown
+from schemas.rows import LINE_PARSES, TEXT_FITS
 
-_JSONL_BLOCK_BYTES = 16 * 1024 * 1024
+# `batch_rows` bounds a batch of short rows, these bound one of long rows: of a table, and of lines of text, whose
+# values are Python's on their way.
+_BATCH_BYTES = 64 * 1024 * 1024
+_BLOCK_CHARACTERS = 16 * 1024 * 1024
 _DELIMITERS = ",;\t|"
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A line or file that could not be made into a row."""
+    """A line that could not be made into a row, and the rule it breaks."""
 
     locator: str
     detail: str
+    reason: str = LINE_PARSES
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one file, in order, with the number of each in its file, counted from 1."""
+    """Rows of one file, in order, with the number of each in its file, counted from 1: of csv and jsonl the line."""
 
     rows: pl.DataFrame
     numbers: pl.Series
@@ -49,29 +63,54 @@ def read(file: SourceFile, *, given: InputSettings, load: LoadSettings) -> Itera
         "documents": _document,
         BYTES: _bytes,
     }
+    name = shown(file.path)
+    if name != str(file.path):
+        raise UnreadableSource(f"{name}: the name of the file is not UTF-8; rename it")
     try:
-        if file.format not in ("documents", BYTES) and file.path.stat().st_size == 0:
-            raise UnreadableSource(f"{file.path}: the file is empty (0 bytes)")
+        before = _stamp(file.path)
+        if file.format not in ("documents", BYTES) and before[0] == 0:
+            raise UnreadableSource(f"{name}: the file is empty (0 bytes)")
         yield from readers[file.format](file, given, load)
+        if _stamp(file.path) != before:
+            raise UnreadableSource(f"{name}: changed while it was read; run again when it is written to its end")
     except UnreadableSource:
         raise
-    except (OSError, pa.ArrowException, duckdb.Error, pl.exceptions.PolarsError, UnicodeError) as error:
-        raise UnreadableSource(f"{file.path}: cannot be read as {file.format}: {_first_line(error)}") from error
+    except UnicodeDecodeError:
+        raise _not_in_encoding(file.path, given.encoding) from None
+    except (OSError, pa.ArrowException, duckdb.Error, pl.exceptions.PolarsError) as error:
+        raise UnreadableSource(f"{name}: cannot be read as {file.format}: {_first_line(error)}") from error
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+# --- tables with types of their own -----------------------------------------------------------------------------------
+
+
+def _numbered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, most: int) -> Iterator[Batch]:
+    """The batches cut to at most that many rows; one without rows where there are none, to show the columns."""
+    if not schema.names:
+        raise pa.ArrowInvalid("the table has no columns")
+    first = 1
+    for batch in batches:
+        # Nothing above checks that strings are UTF-8, and Polars takes it for granted.
+        batch.validate(full=True)
+        for start in range(0, batch.num_rows, most):
+            rows = _frame(batch.slice(start, most))
+            yield _in_order(rows, first)
+            first += rows.height
+    if first == 1:
+        yield _in_order(_frame(pa.RecordBatch.from_pylist([], schema=schema)), first)
+
+
 def _in_order(rows: pl.DataFrame, first: int) -> Batch:
     return Batch(rows, pl.int_range(first, first + rows.height, dtype=pl.Int64, eager=True))
-
-
-def _numbered(frames: Iterator[pl.DataFrame]) -> Iterator[Batch]:
-    first = 1
-    for rows in frames:
-        yield _in_order(rows, first)
-        first += rows.height
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
@@ -82,143 +121,282 @@ def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
 
 def _parquet(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
     with pq.ParquetFile(file.path) as parquet:
-        yield from _numbered(_frame(batch) for batch in parquet.iter_batches(load.batch_rows))
-        if parquet.metadata.num_rows == 0:
-            yield _in_order(_frame(pa.RecordBatch.from_pylist([], schema=parquet.schema_arrow)), 1)
+        about = parquet.metadata
+        size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
+        most = max(1, min(load.batch_rows, _BATCH_BYTES * about.num_rows // max(1, size)))
+        yield from _numbered(parquet.iter_batches(most), parquet.schema_arrow, most=most)
 
 
 def _arrow(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
-    """An Arrow IPC file, or a stream where it is none."""
+    """An Arrow IPC file, which says so in its first bytes, or else a stream."""
     with pa.OSFile(str(file.path)) as opened:
-        try:
-            with pa.ipc.open_file(opened) as reader:
-                yield from _numbered(_frame(reader.get_batch(n)) for n in range(reader.num_record_batches))
-            return
-        except pa.ArrowInvalid:
-            opened.seek(0)
-        with pa.ipc.open_stream(opened) as stream:
-            yield from _numbered(_frame(batch) for batch in stream)
+        is_file = opened.read(6) == b"ARROW1"
+        opened.seek(0)
+        with pa.ipc.open_file(opened) if is_file else pa.ipc.open_stream(opened) as reader:
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+            yield from _numbered(batches, reader.schema, most=load.batch_rows)
 
 
 def _duckdb(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
     with closing(duckdb.connect(str(file.path), read_only=True)) as connection:
-        tables = [
-            str(row[0])
-            for row in connection.execute("select table_name from duckdb_tables() union select view_name "
-                                          "from duckdb_views() where not internal order by 1").fetchall()
-        ]
+        found = connection.execute(
+            "select schema_name, table_name from duckdb_tables() where not internal union "
+            "select schema_name, view_name from duckdb_views() where not internal order by all"
+        ).fetchall()
+        tables = {table if schema == "main" else f"{schema}.{table}": (schema, table) for schema, table in found}
         if given.table not in tables:
             asked = "set table = ..." if given.table is None else f"no table {given.table!r}"
             raise UnreadableSource(f"{file.path}: {asked}; there are {', '.join(tables) or 'none'}")
-        reader = connection.table(given.table).to_arrow_reader(load.batch_rows)
-        yield from _numbered(_frame(batch) for batch in reader)
+        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in tables[given.table])
+        reader = connection.execute(f"select * from {quoted}").to_arrow_reader(load.batch_rows)
+        yield from _numbered(reader, reader.schema, most=load.batch_rows)
+
+
+# --- lines of text ----------------------------------------------------------------------------------------------------
+
+
+def _codec(encoding: str) -> str:
+    return "utf-8-sig" if encoding == "utf-8" else encoding
+
+
+def _not_in_encoding(path: Path, encoding: str) -> UnreadableSource:
+    """The error for a file that is not in its encoding, with the line; the file is read again to find it."""
+    decoder, line = codecs.getincrementaldecoder(encoding)(), 1
+    with path.open("rb") as opened:
+        while True:
+            block = opened.read(1024 * 1024)
+            try:
+                line += decoder.decode(block, final=not block).count("\n")
+            except UnicodeDecodeError as error:
+                line += error.object[: error.start].count(b"\n")
+                break
+            if not block:
+                break
+    others = " or ".join(f'"{other}"' for other in ("utf-8", "latin-1", "cp1252", "utf-16") if other != encoding)
+    return UnreadableSource(
+        f"{path}: line {line} is not {encoding}; set encoding = {others} for this input, or save the file as UTF-8"
+    )
 
 
 def _csv(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
-    """Every value as text. A line with too few or too many values is refused and the rest goes on; a quote that
-    never closes or a wrong encoding would swallow rows unseen, so the file as a whole is not readable."""
-    delimiter, columns = _csv_header(file.path, given)
+    """Every value as text, an empty one as null; a row goes by the line it begins on. A row with too few or too many
+    values is refused and the rest goes on. A quote that never closes would swallow rows unseen, so it makes the file
+    as a whole unreadable, as a wrong encoding does."""
+    # The bound on what an open quote can swallow. It is the process's, because the module knows no other.
     longest = load.max_text_bytes * 2 + 1024 * 1024
-    with closing(duckdb.connect()) as connection:
-        connection.execute(
-            "select * from read_csv($path, auto_detect=false, header=true, delim=$delim, quote='\"', escape='\"', "
-            "columns=$columns, encoding=$encoding, nullstr='', strict_mode=true, store_rejects=true, "
-            "rejects_limit=0, max_line_size=$longest, buffer_size=$buffer)",
-            {
-                "path": glob_escaped(file.path),
-                "delim": delimiter,
-                "columns": dict.fromkeys(columns, "VARCHAR"),
-                "encoding": given.encoding,
-                "longest": longest,
-                "buffer": longest * 2,
-            },
-        )
-        last = 0
-        for batch in connection.to_arrow_reader(load.batch_rows):
-            yield _in_order(_frame(batch), last + 1)
-            last += batch.num_rows
-        # One line can break several rules; it is one row all the same.
-        faults = connection.execute(
-            "select line, list(error_type::varchar order by error_type), "
-            "any_value(error_message order by error_type) from reject_errors group by line order by line"
-        ).fetchall()
-    for line, kinds, _ in faults:
-        if "INVALID ENCODING" in kinds:
-            raise UnreadableSource(
-                f"{file.path}: line {line} is not {given.encoding}; "
-                'set encoding = "latin-1" or "utf-16" for this input, or save the file as UTF-8'
-            )
-        if "UNQUOTED VALUE" in kinds:
-            raise UnreadableSource(f"{file.path}: line {line}: a quote is opened and never closed; mend the line")
-    refused = [Refused(f"{file.name}:line {line}", str(message)) for line, _, message in faults]
-    yield replace(_in_order(pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), last + 1), refused=refused)
+    csv.field_size_limit(longest)
+    delimiter = given.delimiter or _delimiter_of(file.path, given.encoding)
+    with file.path.open(encoding=_codec(given.encoding), newline="") as opened:
+        records = _records(csv.reader(opened, delimiter=delimiter, strict=True), file, longest=longest)
+        columns = _header(next(records, None), file)
+        rows: list[list[str]] = []
+        numbers: list[int] = []
+        refused: list[Refused] = []
+        characters = 0
+        for line, values in records:
+            if isinstance(values, Refused):
+                refused.append(values)
+            elif len(values) == len(columns):
+                rows.append(values)
+                numbers.append(line)
+                characters += sum(map(len, values))
+            else:
+                refused.append(Refused(f"{file.name}:{line}", f"expected {len(columns)} values, got {len(values)}"))
+            if len(rows) + len(refused) >= load.batch_rows or characters >= _BLOCK_CHARACTERS:
+                yield Batch(_texts(columns, rows), pl.Series(numbers, dtype=pl.Int64), refused)
+                rows, numbers, refused, characters = [], [], [], 0
+        yield Batch(_texts(columns, rows), pl.Series(numbers, dtype=pl.Int64), refused)
 
 
-def glob_escaped(path: Path) -> str:
-    """The path as DuckDB takes it for one file, whatever its name holds."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
-
-
-def _csv_header(path: Path, given: InputSettings) -> tuple[str, list[str]]:
-    with path.open(encoding="utf-8-sig" if given.encoding == "utf-8" else given.encoding, newline="") as opened:
+def _records(table: Any, file: SourceFile, *, longest: int) -> Iterator[tuple[int, list[str] | Refused]]:
+    """The records of a csv that are not blank, with the line each begins on. `table` is a `csv.reader`."""
+    while True:
+        line = table.line_num + 1
         try:
-            header = opened.readline()
-        except UnicodeDecodeError:
-            raise UnreadableSource(
-                f"{path}: line 1 is not {given.encoding}; set encoding = \"latin-1\" or \"utf-16\" for this input"
-            ) from None
-    delimiter = given.delimiter or max(_DELIMITERS, key=header.count)
-    columns = [name.strip().strip('"').replace('""', '"') for name in header.rstrip("\r\n").split(delimiter)]
-    if not any(columns) or len(set(columns)) < len(columns) or not all(columns):
-        raise UnreadableSource(f"{path}: the header must name every column once, got {header.strip()[:200]!r}")
-    return delimiter, columns
+            values = next(table)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "field limit" not in str(error):
+                raise UnreadableSource(
+                    f"{file.path}: line {line}: a quote is opened and never closed, or text follows a closed one; "
+                    'put the whole value in quotes, and write a quote inside it twice ("")'
+                ) from None
+            if table.line_num > line:
+                raise UnreadableSource(
+                    f"{file.path}: line {line}: a value of more than {longest:,} characters begins here; "
+                    "close its quote, or raise [load] max_text_bytes"
+                ) from None
+            detail = f"a value has more than {longest:,} characters"
+            yield line, Refused(f"{file.name}:{line}", detail, TEXT_FITS)
+            continue
+        if values:
+            yield line, values
+
+
+def _delimiter_of(path: Path, encoding: str) -> str:
+    """The delimiter that cuts the first line with anything on it into the most columns."""
+    with path.open(encoding=_codec(encoding), newline="") as opened:
+        header = next((line for line in opened if line.strip()), "")
+    return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
+
+
+def _header(record: tuple[int, list[str] | Refused] | None, file: SourceFile) -> list[str]:
+    """The columns' names. A column without one, as the index that pandas writes, is called by its place."""
+    values = record[1] if record is not None else []
+    if isinstance(values, Refused) or not any(value.strip() for value in values):
+        raise UnreadableSource(f"{file.path}: no header; the first line must name the columns")
+    columns = [value.strip() or f"column_{place}" for place, value in enumerate(values, 1)]
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise UnreadableSource(f"{file.path}: the header names {twice[0]!r} more than once; rename one of them")
+    return columns
+
+
+def _texts(columns: list[str], rows: list[list[str]]) -> pl.DataFrame:
+    by_column = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    return pl.DataFrame(
+        {name: [value or None for value in values] for name, values in zip(columns, by_column, strict=True)},
+        schema=dict.fromkeys(columns, pl.String),
+    )
+
+
+# --- JSON lines -------------------------------------------------------------------------------------------------------
+
+# A struct has every field in every row: keys that are data, like ids, would fill the memory with nulls.
+_MOST_FIELDS = 256
+_MOST_COLUMNS = 4096
+_WHOLE_AS_FLOAT = 2**53
+# Kinds of values and the type that holds them, the first that fits; no value at all is text.
+_SCALARS: tuple[tuple[set[object], type[pl.DataType]], ...] = (
+    ({str}, pl.String),
+    ({bool}, pl.Boolean),
+    ({int, "wide"}, pl.Int64),
+    ({int, float}, pl.Float64),
+)
 
 
 def _jsonl(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
-    """One object a line. Lines that are no object are refused; a block without such lines is read at once."""
+    """One object a line; a line that is none is refused. A column has the one type that holds all its values in the
+    file, text where none does; a key that an object lacks is null. To know the columns, the file is read twice."""
+    shapes: dict[str, _Shape] = {}
+    seen = 0
+    for block in _jsonl_blocks(file, given, load):
+        seen += 1
+        for column in dict.fromkeys(key for value in block.objects for key in value):
+            shapes.setdefault(column, _Shape()).see([value.get(column) for value in block.objects])
+        if len(shapes) > _MOST_COLUMNS:
+            raise UnreadableSource(f"{file.path}: more than {_MOST_COLUMNS:,} different keys; put them under one key")
+    dtypes = {column: shapes[column].dtype() for column in sorted(shapes)}
+    blocks = _jsonl_blocks(file, given, load) if seen > 1 else iter([block] if seen else [])
+    for block in blocks:
+        rows = pl.DataFrame([_column(name, block.objects, dtype) for name, dtype in dtypes.items()])
+        yield Batch(rows, pl.Series(block.numbers, dtype=pl.Int64), block.refused)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The objects of some lines of a file, with the line of each."""
+
+    objects: list[dict[str, Any]]
+    numbers: list[int]
+    refused: list[Refused]
+
+
+def _jsonl_blocks(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[_Block]:
     first = 1
-    with file.path.open("rb") as opened:
-        while lines := opened.readlines(_JSONL_BLOCK_BYTES):
-            if first == 1:
-                lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-            try:
-                block = b"".join(lines).decode(given.encoding)
-            except UnicodeDecodeError as error:
-                line = first + error.object[: error.start].count(b"\n")
-                raise UnreadableSource(f"{file.path}: line {line} is not {given.encoding}; save it as UTF-8") from None
-            yield from _jsonl_block(block, lines, first, file.name, given.encoding)
+    with file.path.open(encoding=_codec(given.encoding), newline="\n") as opened:
+        while lines := opened.readlines(_BLOCK_CHARACTERS):
+            for start in range(0, len(lines), load.batch_rows):
+                some = lines[start : start + load.batch_rows]
+                yield _parsed(some, first + start, file.name)
             first += len(lines)
 
 
-def _jsonl_block(block: str, lines: list[bytes], first: int, name: str, encoding: str) -> Iterator[Batch]:
-    blank_lines = any(not line.strip() for line in lines)
-    if not blank_lines:
-        try:
-            rows = pl.read_ndjson(block.encode(), infer_schema_length=None)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            rows = None
-        if rows is not None and rows.height == len(lines):
-            yield _in_order(rows, first)
-            return
-    objects: list[dict[str, str | None]] = []
-    numbers: list[int] = []
-    refused: list[Refused] = []
+def _parsed(lines: list[str], first: int, name: str) -> _Block:
+    block = _Block([], [], [])
     for number, line in enumerate(lines, first):
-        if not line.strip():
+        inked = line.strip()
+        if not inked:
             continue
         try:
-            value = json.loads(line.decode(encoding))
+            value = from_json(inked, cache_strings="keys")
         except ValueError as error:
-            refused.append(Refused(f"{name}:line {number}", _first_line(error)))
+            block.refused.append(Refused(f"{name}:{number}", _first_line(error).replace(" at line 1 ", " at ")))
             continue
-        if not isinstance(value, dict):
-            refused.append(Refused(f"{name}:line {number}", f"expected an object, got {type(value).__name__}"))
-            continue
-        objects.append({k: v if isinstance(v, str | None) else json.dumps(v, ensure_ascii=False) for k, v in value.items()})
-        numbers.append(number)
-    columns = sorted({key for value in objects for key in value})
-    rows = pl.DataFrame(objects, schema=dict.fromkeys(columns, pl.String))
-    yield Batch(rows, pl.Series(numbers, dtype=pl.Int64), refused)
+        if isinstance(value, dict) and value:
+            block.objects.append(value)
+            block.numbers.append(number)
+        else:
+            got = "an empty one" if value == {} else type(value).__name__
+            block.refused.append(Refused(f"{name}:{number}", f"expected an object, got {got}"))
+    return block
+
+
+class _Shape:
+    """What the values of one key have been, over all blocks of a file. The order they came in makes no difference."""
+
+    def __init__(self) -> None:
+        self._kinds: set[object] = set()
+        self._items: _Shape | None = None
+        self._fields: dict[str, _Shape] = {}
+
+    def see(self, values: list[Any]) -> None:
+        kinds: set[object] = {kind for kind in set(map(type, values)) if kind is not NoneType}
+        if int in kinds:
+            widest = max(abs(value) for value in values if type(value) is int)
+            kinds |= {"wide"} if widest > _WHOLE_AS_FLOAT else set()
+            kinds |= {"huge"} if widest >= 2**63 else set()
+        if list in kinds:
+            self._items = self._items or _Shape()
+            self._items.see([item for value in values if isinstance(value, list) for item in value])
+        if dict in kinds and len(self._fields) <= _MOST_FIELDS:
+            by_key: dict[str, list[Any]] = defaultdict(list)
+            for value in values:
+                for key, inner in value.items() if isinstance(value, dict) else ():
+                    by_key[key].append(inner)
+            for key, inners in by_key.items():
+                self._fields.setdefault(key, _Shape()).see(inners)
+        self._kinds |= kinds
+
+    def dtype(self) -> pl.DataType | None:
+        """The type that holds every value without loss; None where there is none."""
+        kinds = self._kinds
+        for held, dtype in _SCALARS:
+            if kinds <= held:
+                return dtype()
+        if kinds == {list} and self._items is not None:
+            inner = self._items.dtype()
+            return None if inner is None else pl.List(inner)
+        if kinds == {dict} and 0 < len(self._fields) <= _MOST_FIELDS:
+            fields = {key: self._fields[key].dtype() for key in sorted(self._fields)}
+            known = {key: dtype for key, dtype in fields.items() if dtype is not None}
+            return pl.Struct(known) if len(known) == len(fields) else None
+        return None
+
+
+def _column(name: str, objects: list[dict[str, Any]], dtype: pl.DataType | None) -> pl.Series:
+    values = [value.get(name) for value in objects]
+    if dtype is None:
+        return pl.Series(name, [_as_text(value) for value in values], dtype=pl.String)
+    if dtype == pl.Float64:
+        # Python writes NaN and Infinity, which JSON does not have.
+        values = [value if value is None or isfinite(value) else None for value in values]
+    return pl.Series(name, values, dtype=dtype, strict=False)
+
+
+def _as_text(value: Any) -> str | None:
+    """A value of a column of several types: text as it is, the rest as JSON, a whole number without its point."""
+    if isinstance(value, str | None):
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            return None
+        value = int(value) if value.is_integer() and abs(value) < _WHOLE_AS_FLOAT else value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+# --- documents and files ----------------------------------------------------------------------------------------------
 
 
 def _about(file: SourceFile) -> dict[str, Any]:

@@ -6,17 +6,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from flows.errors import NightfoldError
 from schemas.rows import SPEC_FIELDS
+from schemas.terms import MEMORY, TEXT
 from transforms.mapping import ColumnMap
 
 DEFAULT_FILE = Path("nightfold.toml")
 _PREFIX = "NIGHTFOLD_"
 
-# A name goes into derived ids and into SQL results: no control characters.
-Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200)]
+# A name goes into derived ids and into SQL results: no control characters, and something to see.
+_SEEN = r"[^\x00-\x1f\x7f]"
+Name = Annotated[str, StringConstraints(pattern=rf"^{_SEEN}*[^\x00-\x1f\x7f\s]{_SEEN}*$", max_length=200)]
 Kind = Literal["text", "file", "spec_row", "memory"]
 Format = Literal["auto", "parquet", "csv", "jsonl", "arrow", "duckdb", "documents"]
 
@@ -38,7 +46,7 @@ class InputSettings(_Section):
     format: Format = "auto"
     table: str | None = None
     scope: Name | None = None
-    scope_by: list[str] | None = None
+    scope_by: Annotated[list[str], Field(min_length=1)] | None = None
     text_column: str | None = None
     id_column: str | None = None
     doc_id_column: str | None = None
@@ -48,8 +56,8 @@ class InputSettings(_Section):
     metadata_columns: list[str] | None = None
     spec_columns: dict[str, str | list[str]] = Field(default_factory=dict)
     chunk: bool | None = None
-    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] | None = None
-    encoding: Literal["utf-8", "latin-1", "utf-16"] = "utf-8"
+    delimiter: Annotated[str, StringConstraints(pattern=r'^[^"\r\n]$')] | None = None
+    encoding: Literal["utf-8", "latin-1", "cp1252", "utf-16"] = "utf-8"
 
     @model_validator(mode="after")
     def _fits_together(self) -> "InputSettings":
@@ -60,7 +68,10 @@ class InputSettings(_Section):
             raise ValueError('spec_columns goes with kind = "spec_row"')
         if self.scope is not None and self.scope_by is not None:
             raise ValueError("give scope or scope_by, not both")
-        if not self.paths:
+        if self.chunk and self.kind not in (TEXT, MEMORY):
+            raise ValueError(f'chunk = true goes with kind = "{TEXT}" or "{MEMORY}"')
+        # An empty path would be the current folder, with all that lies in it.
+        if not self.paths or not all(path.strip() for path in self.paths):
             raise ValueError("path: names no file")
         return self
 
@@ -139,9 +150,7 @@ class GuardSettings(_Section):
 class Settings(BaseSettings):
     """All settings of a run."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix=_PREFIX, env_nested_delimiter="__", nested_model_default_partial_update=True
-    )
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=_PREFIX, env_nested_delimiter="__")
 
     inputs: list[InputSettings] = Field(default_factory=list)
     warehouse: WarehouseSettings = WarehouseSettings()
@@ -160,8 +169,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment stands above the file, whose content is handed in as arguments."""
-        return env_settings, init_settings
+        """The arguments alone: `load_settings` lays file, environment and command line over each other."""
+        return (init_settings,)
 
     @property
     def unchecked_scopes(self) -> list[str]:
@@ -174,16 +183,12 @@ def load_settings(file: Path | None = None, *, over: dict[str, Any] | None = Non
 
     Paths in the file are relative to the current folder, as on the command line.
     """
-    given = _read(file)
-    _refuse_unknown_variables()
-    where = str(file or DEFAULT_FILE) if given else "settings"
+    over = over or {}
+    given = _merged(_merged(_read(file), _environment()), over)
     try:
-        settings = Settings(**given)
-        if over:
-            settings = Settings.model_validate(_merged(settings.model_dump(), over))
+        return Settings(**given)
     except ValidationError as error:
-        raise SettingsRefused(_told(error, where)) from None
-    return settings
+        raise SettingsRefused(_told(error, file or DEFAULT_FILE, over)) from None
 
 
 def _read(file: Path | None) -> dict[str, Any]:
@@ -193,21 +198,36 @@ def _read(file: Path | None) -> dict[str, Any]:
             return {}
         raise SettingsRefused(f"{file}: no such settings file")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise SettingsRefused(f"{path}: not a TOML file: {error}") from None
 
 
-def _refuse_unknown_variables() -> None:
+def _variables() -> dict[str, str]:
+    """The variables of ours that are set, by their name in capitals."""
+    return {name.upper(): value for name, value in sorted(os.environ.items()) if name.upper().startswith(_PREFIX)}
+
+
+def _environment() -> dict[str, Any]:
+    """What the environment sets, read variable by variable so that an error can name the one."""
     known = {name.upper() for name in Settings.model_fields}
-    for variable in sorted(os.environ):
-        if variable.upper().startswith(_PREFIX):
-            section = variable[len(_PREFIX) :].upper().split("__")[0]
-            if section not in known:
-                raise SettingsRefused(
-                    f"environment variable {variable}: no such setting; sections are {', '.join(sorted(known))} "
-                    f"(as in {_PREFIX}WAREHOUSE__PATH)"
-                )
+    source = EnvSettingsSource(Settings)
+    given: dict[str, Any] = {}
+    for variable, value in _variables().items():
+        if variable.removeprefix(_PREFIX).split("__")[0] not in known:
+            raise SettingsRefused(
+                f"environment variable {variable}: no such setting; sections are {', '.join(sorted(known))} "
+                f"(as in {_PREFIX}WAREHOUSE__PATH)"
+            )
+        source.env_vars = {variable.lower(): value}
+        try:
+            given = _merged(given, source())
+        except SettingsError:
+            raise SettingsRefused(
+                f"environment variable {variable}: lists and whole sections are written as JSON, as in "
+                f"{_PREFIX}SCOPE__BY='[\"workspace_id\"]' (got {value!r})"
+            ) from None
+    return given
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -218,11 +238,38 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _told(error: ValidationError, where: str) -> str:
-    lines = []
+def _told(error: ValidationError, file: Path, over: dict[str, Any]) -> str:
+    """A line a fault: who set it, which key, what is wrong with it, and the value."""
+    lines: dict[str, None] = {}
     for fault in error.errors():
-        key = ".".join(str(part) for part in fault["loc"]) or "settings"
+        # The branches of a union (`path.str`, `path.list[str]`) are our business, not the reader's.
+        loc = [str(part) for part in fault["loc"] if part not in ("str", "list[str]")]
         what = "no such setting" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
-        shown = "" if fault["type"] == "missing" or isinstance(fault["input"], dict | BaseModel) else f" (got {fault['input']!r})"
-        lines.append(f"{where}: {key}: {what}{shown}")
+        given = fault["input"]
+        is_shown = fault["type"] != "missing" and not isinstance(given, dict | BaseModel)
+        shown = f" (got {_cut(repr(given))})" if is_shown else ""
+        lines[f"{_who_set(loc, file, over)}: {'.'.join(loc) or 'settings'}: {what}{shown}"] = None
     return "\n".join(lines)
+
+
+def _cut(text: str, *, most: int = 200) -> str:
+    return text if len(text) <= most else text[:most] + " ..."
+
+
+def _who_set(loc: list[str], file: Path, over: dict[str, Any]) -> str:
+    """The command line, the environment variable or the file that a key's value came from."""
+    inner: Any = over
+    for part in loc:
+        if not isinstance(inner, dict) or part not in inner:
+            break
+        inner = inner[part]
+        if not isinstance(inner, dict):
+            return "command line"
+    variables = _variables()
+    for end in range(len(loc), 0, -1):
+        section = _PREFIX + "__".join(loc[:end]).upper()
+        inside = [name for name in variables if name.startswith(f"{section}__")] if end == len(loc) else []
+        for variable in [section, *inside]:
+            if variable in variables:
+                return f"environment variable {variable}"
+    return str(file) if file.exists() else "settings"

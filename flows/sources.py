@@ -1,6 +1,8 @@
 """Where the input is: from paths, globs and folders to the files of each input, in a fixed order."""
 
 import glob
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,26 +69,52 @@ def find_sources(settings: Settings) -> list[Source]:
     return sources
 
 
+def shown(path: Path) -> str:
+    """The path in characters that can be printed and stored, whatever bytes its name has."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def _source(given: InputSettings) -> Source:
-    found = sorted({path for pattern in given.paths for path in _matches(pattern, given)})
+    # By its absolute path, so that a file named in two ways is read once.
+    found = {_absolute(path): path for pattern in given.paths for path in _matches(pattern, given)}
     if not found:
         raise UnreadableSource(f"{', '.join(given.paths)}: no file found that can be read as {given.kind}")
-    root = _common_folder(found, given)
-    files = tuple(SourceFile(path, path.relative_to(root).as_posix(), _format(path, given)) for path in found)
-    return Source(given.name or _usual_name(given, files, root), given, files)
+    root = Path(os.path.commonpath([_base(pattern) for pattern in given.paths]))
+    files = tuple(
+        SourceFile(path, shown(absolute.relative_to(root)), _format(path, given))
+        for absolute, path in sorted(found.items())
+    )
+    return Source(given.name or _usual_name(given, root), given, files)
+
+
+def _absolute(path: Path) -> Path:
+    """Absolute and without `..`, links kept as they are named."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _matches(pattern: str, given: InputSettings) -> list[Path]:
     path = Path(pattern).expanduser()
     if path.is_dir():
-        wanted = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path)))
+        wanted = [p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path))]
         return wanted if given.kind == FILE else [p for p in wanted if _can_read(p, given)]
     if path.exists():
         return [path]
-    found = [Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()]
+    # Not Path.glob: it also matches hidden files.
+    found = [Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()]  # noqa: PTH207
     if not found:
         raise UnreadableSource(f"{pattern}: no such file, folder or glob with a match")
     return found
+
+
+def _base(pattern: str) -> Path:
+    """The folder that names are relative to. It hangs on the pattern alone: a new file must not rename the others."""
+    path = Path(pattern).expanduser()
+    if path.is_dir():
+        return _absolute(path)
+    if not path.exists():
+        fixed = next(n for n, part in enumerate(path.parts) if glob.has_magic(part))
+        return _absolute(Path(*path.parts[:fixed]))
+    return _absolute(path).parent
 
 
 def _is_hidden(path: Path) -> bool:
@@ -107,25 +135,15 @@ def _format(path: Path, given: InputSettings) -> str:
     known = _FORMATS.get(path.suffix.lower())
     if known is None:
         raise UnreadableSource(
-            f"{path}: unknown kind of file {path.suffix!r}; set format = "
-            f"{', '.join(sorted(set(_FORMATS.values())))}, or kind = \"file\" to take its raw bytes"
+            f"{shown(path)}: unknown kind of file {path.suffix!r}; set format = "
+            f'{", ".join(sorted(set(_FORMATS.values())))}, or kind = "file" to take its raw bytes'
         )
     return known
 
 
-def _common_folder(found: list[Path], given: InputSettings) -> Path:
-    """The folder names are relative to: the one that was given, else the deepest that holds every file."""
-    if len(given.paths) == 1 and Path(given.paths[0]).expanduser().is_dir():
-        return Path(given.paths[0]).expanduser()
-    parents = [path.parent for path in found]
-    common = parents[0]
-    while not all(parent == common or common in parent.parents for parent in parents):
-        common = common.parent
-    return common
-
-
-def _usual_name(given: InputSettings, files: tuple[SourceFile, ...], root: Path) -> str:
-    """A single file goes by its name, several go by the folder they lie in."""
-    if len(files) == 1 and not Path(given.paths[0]).expanduser().is_dir():
-        return files[0].path.name
-    return root.resolve().name or "input"
+def _usual_name(given: InputSettings, root: Path) -> str:
+    """A single file goes by its name; a folder, a glob and a list go by the folder they lie in."""
+    path = Path(given.paths[0]).expanduser()
+    name = path.name if len(given.paths) == 1 and path.is_file() else root.name or "input"
+    # Under the rules of a name that is set: see `settings.Name`.
+    return re.sub(r"[\x00-\x1f\x7f]", "_", shown(Path(name)))[:200]

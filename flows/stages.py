@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -24,18 +24,39 @@ from transforms.hashing import with_content_hash, with_ids
 from transforms.reconcile import Tally, check_reject_share, check_rows, check_tables
 
 # What the exact stage holds in memory of every row; texts and the rest stay on disk.
-_KEYS = ("row", "chunk_id", "occurrence_id", "scope", *REPRESENTATIVE, "parsed_spec_id", "seen_at")
+_KEYS = ("row", "chunk_id", "scope", *REPRESENTATIVE, "parsed_spec_id", "seen_at")
 # What a chunk takes over from the occurrence that represents it.
-_OF_REPRESENTATIVE = ("kind", "text", "metadata", "source", "source_row_id", "source_doc_id", "chunk_index", "layout_digest")
-_KNOWN = ("chunk_id", "canonical_id", "occurrences", "first_seen_at", "last_seen_at", "parsed_spec_ids", *REPRESENTATIVE)
+_OF_REPRESENTATIVE = (
+    "kind",
+    "text",
+    "metadata",
+    "source",
+    "source_row_id",
+    "source_doc_id",
+    "chunk_index",
+    "layout_digest",
+)
+_KNOWN = (
+    "chunk_id",
+    "canonical_id",
+    "occurrences",
+    "first_seen_at",
+    "last_seen_at",
+    "parsed_spec_ids",
+    *REPRESENTATIVE,
+)
 
 
-def hash_rows(loaded: Path, folder: Path, *, settings: Settings, kinds: list[str]) -> dict[str, Any]:
-    """Writes `keys.parquet`: every row with its hash and ids, without its text."""
+def hash_rows(
+    loaded: Path, folder: Path, *, settings: Settings, kinds: list[str], started_at: datetime
+) -> dict[str, Any]:
+    """Writes `keys.parquet`: every row with its hash and ids, without its text. A row without a time of its own was
+    seen when the run started."""
     keys = (
         pl.scan_parquet(loaded / "rows-*.parquet")
         .pipe(with_content_hash, kinds=kinds)
         .pipe(with_ids, unchecked_scopes=settings.unchecked_scopes)
+        .with_columns(pl.col("seen_at").fill_null(started_at))
         .drop("text", "force")
     )
     keys.sink_parquet(folder / "keys.parquet", compression="lz4", statistics=False)
@@ -50,21 +71,19 @@ def fold_exact(
     rows_in: int,
     warehouse: Warehouse,
     run: Run | None,
-    started_at: datetime,
     run_id: str,
 ) -> dict[str, Any]:
     """Writes what the night changes in each table: one file of appends and some of updates a table."""
     rows, keys_on_disk = pl.scan_parquet(loaded / "rows-*.parquet"), pl.scan_parquet(hashed / "keys.parquet")
-    keys = keys_on_disk.select(_KEYS).with_columns(pl.col("seen_at").fill_null(started_at)).collect(engine="streaming")
+    keys = keys_on_disk.select(_KEYS).collect(engine="streaming")
 
     repeats = repeats_of_an_id(keys).select("row")
     keys = keys.join(repeats, on="row", how="anti", maintain_order="left") if repeats.height else keys
     refused = _refused_repeats(repeats, keys_on_disk)
 
     known = warehouse.lookup(CHUNKS.name, keys["chunk_id"], list(_KNOWN), run=run)
-    of_known = keys.join(known, on="chunk_id", how="semi")["occurrence_id"]
-    known_occurrences = warehouse.lookup(OCCURRENCES.name, of_known, ["occurrence_id"], run=run)["occurrence_id"]
-    keys = keys.with_columns(is_new=pl.col("occurrence_id").is_in(known_occurrences.implode()).not_())
+    seen_before = _seen_before(keys.join(known, on="chunk_id", how="semi")["row"], keys_on_disk, warehouse, run)
+    keys = keys.with_columns(is_new=pl.col("row").is_in(seen_before.implode()).not_())
 
     groups = group_by_content(keys)
     new, folded = new_groups(groups, known), folded_into_known(groups, known)
@@ -76,18 +95,20 @@ def fold_exact(
     )
 
     _sink(_new_chunks(new, rows, keys_on_disk), folder / "chunks.parquet")
-    moved = folded.drop("canonical_id", "row", "new_occurrences")
+    moved = folded.filter(pl.col("row").is_null()).drop("canonical_id", "row", "new_occurrences")
     moved.write_parquet(folder / "chunks-moved.parquet")
-    represented = folded.filter(pl.col("row").is_not_null()).select("chunk_id", "row")
-    _sink(_represented(represented, rows, keys_on_disk), folder / "chunks-represented.parquet")
-    seen = keys.filter("is_new").select("row", "seen_at")
-    _sink(_new_occurrences(seen, keys_on_disk, run_id), folder / "occurrences.parquet")
+    represented = folded.filter(pl.col("row").is_not_null()).drop("canonical_id", "new_occurrences")
+    whole = warehouse.lookup(CHUNKS.name, represented["chunk_id"], CHUNKS.columns, run=run)
+    _sink(_represented(represented, whole, rows, keys_on_disk), folder / "chunks-represented.parquet")
+    _sink(_new_occurrences(keys, keys_on_disk, run_id), folder / "occurrences.parquet")
     _new_canonicals(new).write_parquet(folder / "canonicals.parquet")
     folded_into_canonicals(folded, canonicals).write_parquet(folder / "canonicals-moved.parquet")
 
     rejects = pl.concat([pl.read_parquet(loaded / "rejects.parquet"), refused]).with_columns(run_id=pl.lit(run_id))
     known_rejects = warehouse.lookup(REJECTS.name, rejects["reject_id"], ["reject_id"], run=run)
-    rejects.join(known_rejects, on="reject_id", how="anti", maintain_order="left").write_parquet(folder / "rejects.parquet")
+    rejects.join(known_rejects, on="reject_id", how="anti", maintain_order="left").write_parquet(
+        folder / "rejects.parquet"
+    )
     return {
         "tally": {
             "rows_in": rows_in,
@@ -103,6 +124,15 @@ def fold_exact(
 
 def _sink(rows: pl.LazyFrame, path: Path) -> None:
     rows.sink_parquet(path, compression="lz4", statistics=False)
+
+
+def _seen_before(rows: pl.Series, keys: pl.LazyFrame, warehouse: Warehouse, run: Run | None) -> pl.Series:
+    """Those of the rows, all of known chunks, that the warehouse has as occurrences."""
+    if not rows.len():
+        return rows
+    named = keys.select("row", "occurrence_id").join(rows.to_frame().lazy(), on="row", how="semi").collect()
+    known = warehouse.lookup(OCCURRENCES.name, named["occurrence_id"], ["occurrence_id"], run=run)
+    return named.join(known, on="occurrence_id", how="semi")["row"]
 
 
 def _refused_repeats(repeats: pl.DataFrame, keys: pl.LazyFrame) -> pl.DataFrame:
@@ -137,14 +167,24 @@ def _without_text() -> list[str]:
     return [name for name in _OF_REPRESENTATIVE if name != "text"]
 
 
-def _represented(represented: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame) -> pl.LazyFrame:
-    """Known chunks that a lower occurrence now represents."""
+def _represented(
+    represented: pl.DataFrame, whole: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame
+) -> pl.LazyFrame:
+    """Known chunks that a lower occurrence now represents, as whole rows: Lance would rewrite the text of every chunk
+    for a change in that column alone."""
     of_keys = keys.select("row", *_without_text()).join(represented.lazy(), on="row", how="inner")
-    return rows.select("row", "text").join(of_keys, on="row", how="inner").select("chunk_id", *_OF_REPRESENTATIVE)
+    changed = rows.select("row", "text").join(of_keys, on="row", how="inner").drop("row")
+    kept = [name for name in CHUNKS.columns if name not in changed.collect_schema().names() or name == "chunk_id"]
+    return changed.join(whole.lazy().select(kept), on="chunk_id", how="inner").select(CHUNKS.columns)
 
 
-def _new_occurrences(seen: pl.DataFrame, keys: pl.LazyFrame, run_id: str) -> pl.LazyFrame:
-    occurrences = keys.drop("seen_at").join(seen.lazy(), on="row", how="inner", maintain_order="left")
+def _new_occurrences(keys: pl.DataFrame, keys_on_disk: pl.LazyFrame, run_id: str) -> pl.LazyFrame:
+    """The rows that are new, of all on disk; by those that are not, where these are fewer."""
+    new, rows_on_disk = keys.filter("is_new").select("row").lazy(), keys_on_disk.select(pl.len()).collect().item()
+    how: Literal["semi", "anti"] = "semi"
+    if keys["is_new"].sum() > rows_on_disk / 2:
+        new, how = keys_on_disk.select("row").join(new, on="row", how="anti"), "anti"
+    occurrences = keys_on_disk.join(new, on="row", how=how, maintain_order="left")
     return occurrences.with_columns(run_id=pl.lit(run_id)).select(
         pl.col(name).cast(dtype) for name, dtype in OCCURRENCES.dtypes.items()
     )
@@ -165,9 +205,7 @@ def changes_in(folder: Path) -> list[Change]:
             updates=(folder / "chunks-moved.parquet", folder / "chunks-represented.parquet"),
         ),
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
-        Change(
-            CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)
-        ),
+        Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
         Change(REJECTS.name, appends=folder / "rejects.parquet"),
     ]
 

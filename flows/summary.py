@@ -40,5 +40,5 @@ def summary_markdown(outcome: Outcome) -> str:
     lines = [f"# Run {outcome.run.run_id}", "", "| | |", "|---|---|"]
     lines += [f"| {what} | {figure} |" for what, figure in summary_lines(outcome)]
     lines += ["", "| stage | seconds |", "|---|---|"]
-    lines += [f"| {stage} | {seconds:.2f} |" for stage, seconds in outcome.run.stage_seconds.items()]
+    lines += [f"| {stage} | {seconds:.2f} |" for stage, seconds in outcome.seconds.items()]
     return "\n".join(lines) + "\n"

@@ -29,10 +29,15 @@ from schemas.terms import PUBLISHED, ROLLED_BACK
 _CONTRACTS = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
 _INDEXED = {"chunks": "chunk_id", "occurrences": "occurrence_id", "canonicals": "canonical_id"}
 _UPDATE_SLICE_ROWS = 100_000
-_LOOKUP_SLICE = 5_000
-# Below this share of a table, keys are looked up through its index; above, its key column is read through.
-_LOOKUP_SHARE = 0.05
+# Up to so many keys are looked up through the index. Ids are random, so more of them touch every page of it, and
+# reading the key column through is as cheap.
+_LOOKUP_FEW = 1_000
+# Up to this share of a table's rows are fetched one by one; above, the table is read through.
+_TAKE_SHARE = 0.1
+_SCAN_ROWS = 262_144
 _INDEX_FROM_ROWS = 10_000
+# Rows outside an index are read through on each lookup: cheap while they are few.
+_UNINDEXED_SHARE = 0.05
 _COMPACT_FROM_FRAGMENTS = 40
 
 
@@ -138,7 +143,7 @@ class Warehouse:
     # ---- reading
 
     def open(self, table: str, run: Run | None = None) -> lance.LanceDataset | None:
-        """The table as the run published it (the latest published run where none is given); None before there is one."""
+        """The table as the run published it, the latest published one where none is given; None before there is one."""
         run = run or self.published()
         version = None if run is None else run.table_versions.get(table)
         return None if version is None else lance.dataset(self._uri(table), version=version)
@@ -152,18 +157,18 @@ class Warehouse:
         contract = _CONTRACTS[table]
         key = contract.key[0]
         dataset = self.open(table, run) if run else None
-        if dataset is None or not keys.len():
+        if dataset is None or not keys.len() or not dataset.count_rows():
             return contract.empty().select(columns)
         wanted = pl.DataFrame({key: keys.unique()})
-        found = [contract.empty().select(columns)]
-        if wanted.height < dataset.count_rows() * _LOOKUP_SHARE:
-            for part in wanted.iter_slices(_LOOKUP_SLICE):
-                listed = ",".join(f"'{value}'" for value in part[key])  # derived ids: hex and nothing else
-                found.append(_frame(dataset.to_table(columns=columns, filter=f"{key} in ({listed})")))
-        else:
-            for batch in dataset.to_batches(columns=columns, batch_size=262_144):
-                found.append(_frame(batch).join(wanted, on=key, how="semi"))
-        return pl.concat(found).select(columns)
+        if wanted.height <= _LOOKUP_FEW:
+            listed = ",".join(f"'{value}'" for value in wanted[key])  # derived ids: hex and nothing else
+            return _frame(dataset.to_table(columns=columns, filter=f"{key} in ({listed})")).select(columns)
+        matched = _matching(dataset, [key], wanted)
+        if columns == [key]:
+            return matched.select(key)
+        if matched.height <= dataset.count_rows() * _TAKE_SHARE:
+            return _frame(dataset.take(matched["place"].to_arrow(), columns=columns)).select(columns)
+        return _matching(dataset, columns, wanted).select(columns)
 
     # ---- writing; the caller holds the lock
 
@@ -182,13 +187,14 @@ class Warehouse:
     def apply(self, change: Change) -> None:
         """Appends and updates one table. Nobody sees it before the run is committed."""
         contract, uri = _CONTRACTS[change.table], self._uri(change.table)
-        if change.appends is not None and _row_count(change.appends):
-            reader = pa.RecordBatchReader.from_batches(contract.shape, _batches(change.appends, contract))
-            lance.write_dataset(reader, uri, mode="append")
+        # Updates first: while every row is in the key's index, they cost by the rows they change.
         for updates in change.updates:
             for rows in _slices(updates, _UPDATE_SLICE_ROWS):
                 builder = self.head(change.table).merge_insert(list(contract.key))
                 builder.when_matched_update_all().execute(_typed(rows, contract))
+        if change.appends is not None and _row_count(change.appends):
+            reader = pa.RecordBatchReader.from_batches(contract.shape, _batches(change.appends, contract))
+            lance.write_dataset(reader, uri, mode="append")
 
     def tend(self) -> None:
         """Keeps the tables quick to read: keys indexed, new rows in the index, small fragments joined."""
@@ -197,10 +203,12 @@ class Warehouse:
             if len(dataset.get_fragments()) >= _COMPACT_FROM_FRAGMENTS:
                 dataset.optimize.compact_files()
                 dataset = self.head(table)
-            if not any(key in index.field_names for index in dataset.describe_indices()):
-                if dataset.count_rows() >= _INDEX_FROM_ROWS:
+            rows = dataset.count_rows()
+            index = next((index.name for index in dataset.describe_indices() if key in index.field_names), None)
+            if index is None:
+                if rows >= _INDEX_FROM_ROWS:
                     dataset.create_scalar_index(key, "BTREE")
-            else:
+            elif dataset.stats.index_stats(index)["num_unindexed_rows"] > rows * _UNINDEXED_SHARE:
                 dataset.optimize.optimize_indices()
 
     def versions(self) -> dict[str, int]:
@@ -224,7 +232,11 @@ class Warehouse:
         for contract in PUBLISHED_TABLES:
             named = {run.table_versions.get(contract.name) for run in kept}
             dataset = self.head(contract.name)
-            stale = [v["version"] for v in dataset.versions() if v["version"] not in named and v["version"] != dataset.version]
+            stale = [
+                v["version"]
+                for v in dataset.versions()
+                if v["version"] not in named and v["version"] != dataset.version
+            ]
             if stale:
                 dataset.cleanup_old_versions(versions=stale)
                 dropped += len(stale)
@@ -233,7 +245,8 @@ class Warehouse:
     def can_restore(self, run: Run) -> bool:
         """True while every version the run names is still there."""
         return run.is_readable and all(
-            version in {v["version"] for v in self.head(table).versions()} for table, version in run.table_versions.items()
+            version in {v["version"] for v in self.head(table).versions()}
+            for table, version in run.table_versions.items()
         )
 
 
@@ -241,6 +254,16 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)  # tables and batches never come back as a Series
     return frame
+
+
+def _matching(dataset: lance.LanceDataset, columns: list[str], wanted: pl.DataFrame) -> pl.DataFrame:
+    """The rows whose key is one of `wanted`, in the table's order, with the `place` of each. Read batch by batch."""
+    batches = dataset.to_batches(columns=columns, batch_size=_SCAN_ROWS)
+    found, place = [], 0
+    for rows in map(_frame, batches):
+        found.append(rows.with_row_index("place", offset=place).join(wanted, on=wanted.columns, how="semi"))
+        place += rows.height
+    return pl.concat(found)
 
 
 def _row_count(path: Path) -> int:
@@ -262,4 +285,3 @@ def _slices(path: Path, rows: int) -> Iterator[pl.DataFrame]:
 def _typed(rows: pl.DataFrame, contract: Contract) -> pa.Table:
     """Some columns of a table, in the table's types."""
     return rows.to_arrow().cast(pa.schema([contract.shape.field(name) for name in rows.columns]))
-

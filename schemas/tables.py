@@ -18,7 +18,8 @@ def _shape(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
 def about_column(contract: Contract, column: str) -> str:
     """What a column holds, in one line."""
     metadata = contract.shape.field(column).metadata or {}
-    return metadata.get(b"about", b"").decode()
+    about: bytes = metadata.get(b"about", b"")
+    return about.decode()
 
 
 def _is_id(column: str) -> pl.Expr:

@@ -50,7 +50,7 @@ def windows(text: str, *, tokens: int, overlap: int) -> list[str]:
     return slices
 
 
-def chunk_documents(documents: pl.DataFrame, *, tokens: int, overlap: int) -> pl.DataFrame:
+def chunk_documents(documents: pl.DataFrame, *, tokens: int, overlap: int, text: str = "text") -> pl.DataFrame:
     """One row per window of a document's `text`, in the order of documents, then of `chunk_index` (Int32, from 0).
 
     The other columns are repeated. A text that is null or has no token stays one row as it is, so that the input
@@ -58,10 +58,10 @@ def chunk_documents(documents: pl.DataFrame, *, tokens: int, overlap: int) -> pl
     """
     if "chunk_index" in documents.columns:
         raise ValueError("documents: already has a column chunk_index; chunk each document once, or rename the column")
-    texts = documents["text"].cast(pl.String)
-    pieces = [(text and windows(text, tokens=tokens, overlap=overlap)) or [text] for text in texts]
+    whole = documents[text].cast(pl.String)
+    pieces = [(one and windows(one, tokens=tokens, overlap=overlap)) or [one] for one in whole]
     return (
-        documents.with_columns(pl.Series("text", pieces, dtype=pl.List(pl.String)))
-        .with_columns(pl.int_ranges(pl.col("text").list.len(), dtype=pl.Int32).alias("chunk_index"))
-        .explode("text", "chunk_index")
+        documents.with_columns(pl.Series(text, pieces, dtype=pl.List(pl.String)))
+        .with_columns(pl.int_ranges(pl.col(text).list.len(), dtype=pl.Int32).alias("chunk_index"))
+        .explode(text, "chunk_index")
     )

@@ -7,18 +7,22 @@ files and over nights make no difference.
 
 import polars as pl
 
-# Who represents a chunk: the lowest of these. The layout comes before the row so that the text of a chunk does not
-# hang on row ids that are mere positions.
+# Who represents a chunk: the lowest of these, of the rows that have a text where there are any (a file of the same
+# bytes has none). The layout comes before the row so that the text of a chunk does not hang on row ids that are mere
+# positions.
 REPRESENTATIVE = ("source", "layout_digest", "source_row_id", "chunk_index")
 _SLOT = ("scope", "source", "source_row_id", "chunk_index")
 _MOVING = ("occurrences", "first_seen_at", "last_seen_at", "parsed_spec_ids")
 
 
 def repeats_of_an_id(keys: pl.DataFrame) -> pl.DataFrame:
-    """The rows that repeat the id of another row of their scope and source; of each id the lowest content stays."""
+    """The rows that repeat the id of another row of their scope and source; of each id the lowest content stays.
+
+    Which one stays is a matter of what the rows say; only rows that are the same in all of `keys` go by `row`.
+    """
     suspects = keys.filter(pl.struct(_SLOT).hash().is_duplicated())
     return (
-        suspects.sort(*_SLOT, "chunk_id", "layout_digest", "row")
+        suspects.sort(*_SLOT, "chunk_id", "layout_digest", "parsed_spec_id", "seen_at", "row")
         .filter(pl.struct(_SLOT).is_first_distinct().not_())
         .sort("row")
     )
@@ -29,7 +33,8 @@ def group_by_content(keys: pl.DataFrame) -> pl.DataFrame:
 
     `new_occurrences` counts the rows not seen on an earlier night, by the column `is_new`.
     """
-    is_repeated = keys["chunk_id"].is_duplicated()
+    # By its hash: two ids that share one by chance only take the longer way.
+    is_repeated = keys["chunk_id"].hash().is_duplicated()
     single = keys.filter(~is_repeated).select(
         "chunk_id",
         "scope",
@@ -49,7 +54,7 @@ def group_by_content(keys: pl.DataFrame) -> pl.DataFrame:
     )
     representatives = (
         repeated.select("chunk_id", "scope", "row", *REPRESENTATIVE)
-        .sort(*REPRESENTATIVE, "row")
+        .sort(*_rank(), "row")
         .unique("chunk_id", keep="first")
     )
     many = representatives.join(sums, on="chunk_id", how="inner", validate="1:1")
@@ -75,7 +80,7 @@ def folded_into_known(groups: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame
             first_seen_at=pl.min_horizontal("first_seen_at_before", "first_seen_at"),
             last_seen_at=pl.max_horizontal("last_seen_at_before", "last_seen_at"),
             parsed_spec_ids=pl.col("parsed_spec_ids_before").list.set_union("parsed_spec_ids").list.sort(),
-            row=pl.when(_precedes("_before")).then(pl.col("row")),
+            row=pl.when(_precedes(_rank(), _rank("_before"))).then(pl.col("row")),
         )
         .filter(changed | pl.col("row").is_not_null())
         .select("chunk_id", "canonical_id", "row", "new_occurrences", *_MOVING)
@@ -102,12 +107,16 @@ def folded_into_canonicals(folded: pl.DataFrame, canonicals: pl.DataFrame) -> pl
     )
 
 
-def _precedes(suffix: str) -> pl.Expr:
-    """True where the row's REPRESENTATIVE is lower than the one whose columns end in `suffix`; null sorts first."""
+def _rank(suffix: str = "") -> list[pl.Expr]:
+    """The order of REPRESENTATIVE over the columns whose names end in `suffix`, rows without a text last."""
+    return [pl.col(f"layout_digest{suffix}").is_null(), *(pl.col(name + suffix) for name in REPRESENTATIVE)]
+
+
+def _precedes(ours: list[pl.Expr], theirs: list[pl.Expr]) -> pl.Expr:
+    """True where `ours`, compared one by one, come before `theirs`; null sorts first."""
     lower, same = pl.lit(value=False), pl.lit(value=True)
-    for name in REPRESENTATIVE:
-        ours, theirs = pl.col(name), pl.col(name + suffix)
-        ours_lower = (ours < theirs).fill_null(ours.is_null() & theirs.is_not_null())
-        lower = lower | (same & ours_lower)
-        same = same & ours.eq_missing(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        mine_lower = (mine < other).fill_null(mine.is_null() & other.is_not_null())
+        lower = lower | (same & mine_lower)
+        same = same & mine.eq_missing(other)
     return lower

@@ -54,11 +54,12 @@ def with_ids(rows: pl.LazyFrame, *, unchecked_scopes: Iterable[str]) -> pl.LazyF
     """Adds `keep_apart`, `chunk_id`, `occurrence_id` and `layout_digest`.
 
     Rows of one (scope, content_hash) share a `chunk_id`, but a row that is kept apart (it says `force`, or its scope
-    is in `unchecked_scopes`) has one of its own, derived from where it came from.
+    is in `unchecked_scopes`) has one of its own, derived from where it came from. So has a row without a hash:
+    two unknown contents are not the same. `layout_digest` is null where there is no text.
     """
     keep_apart = pl.col("force").fill_null(value=False) | pl.col("scope").is_in(list(unchecked_scopes))
     origin = derived_id(pl.col("chunk_index"), pl.col("source"), pl.col("source_row_id"))
-    apart = pl.when(pl.col("keep_apart")).then(origin).otherwise(pl.lit(""))
+    apart = pl.when(pl.col("keep_apart") | pl.col("content_hash").is_null()).then(origin).otherwise(pl.lit(""))
     return (
         rows.with_columns(keep_apart=keep_apart)
         # A content hash and an origin have fixed lengths, so no scope can imitate another's preimage.
@@ -67,6 +68,6 @@ def with_ids(rows: pl.LazyFrame, *, unchecked_scopes: Iterable[str]) -> pl.LazyF
             occurrence_id=derived_id(
                 pl.col("chunk_id"), pl.col("chunk_index"), pl.col("source"), pl.col("source_row_id")
             ),
-            layout_digest=NonCryptographicHashingNameSpace(pl.col("text").fill_null("")).xxh3_64(),
+            layout_digest=NonCryptographicHashingNameSpace(pl.col("text")).xxh3_64(),
         )
     )

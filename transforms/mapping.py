@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
+import polars.selectors as cs
+from polars._typing import PolarsDataType
 
 from schemas.rows import ROWS, SPEC_FIELDS
 from schemas.terms import FILE, MEMORY, SPEC_ROW
@@ -28,6 +30,7 @@ _USUAL_SPEC_NAMES = {
 }
 
 SEEN_AT_PARSES = "seen_at_is_a_timestamp"
+CHUNK_INDEX_PARSES = "chunk_index_is_a_whole_number"
 
 
 class MissingColumn(ValueError):
@@ -53,80 +56,106 @@ class ColumnMap:
 
 
 def resolved(mapping: ColumnMap, columns: Sequence[str], *, default_scope: str | None) -> ColumnMap:
-    """The mapping with every name settled for a source of these columns, or MissingColumn saying what there is."""
+    """The mapping with every name settled for a source of these columns, or MissingColumn saying what there is.
 
-    def settle(role: str, given: str | None, usual: tuple[str, ...]) -> str | None:
-        if given is not None:
-            if given not in columns:
-                raise MissingColumn(f"no column {given!r} for {role}; there are {', '.join(columns) or 'none'}")
-            return given
-        return next((name for name in usual if name in columns), None)
-
-    text = None
-    if mapping.kind != SPEC_ROW:
-        text = settle("text", mapping.text, _USUAL_BYTES if mapping.kind == FILE else _USUAL_NAMES["text"])
-        if text is None and mapping.kind != FILE:
-            raise MissingColumn(
-                f"no text column (tried {', '.join(_USUAL_NAMES['text'])}); "
-                f"name one with --text-column or text_column; there are {', '.join(columns) or 'none'}"
-            )
-    spec: dict[str, tuple[str, ...]] = {}
-    if mapping.kind == SPEC_ROW:
-        for name in SPEC_FIELDS:
-            given = mapping.spec.get(name)
-            if given is None:
-                usual = settle(name, None, _USUAL_SPEC_NAMES[name])
-                spec[name] = (usual,) if usual else ()
-            else:
-                spec[name] = tuple(str(settle(name, column, ())) for column in given)
-        if not any(spec.values()):
-            raise MissingColumn(
-                f"none of the five spec columns ({', '.join(SPEC_FIELDS)}); "
-                f"map them with spec_columns; there are {', '.join(columns) or 'none'}"
-            )
-    scope, scope_by = mapping.scope, mapping.scope_by
-    if scope is None:
-        missing = [name for name in scope_by if name not in columns]
-        if missing and default_scope is None:
-            raise MissingColumn(
-                f"no scope column {', '.join(map(repr, missing))}; name one with --scope-column or scope_by, "
-                f"or one scope for all rows with --scope or scope; there are {', '.join(columns) or 'none'}"
-            )
-        if missing:
-            scope, scope_by = default_scope, ()
-    if mapping.metadata is not None:
-        for name in mapping.metadata:
-            settle("metadata", name, ())
+    `default_scope` is the scope of a source that has none of the scope columns; without it such a source is refused.
+    """
+    scope, scope_by = _settled_scope(mapping, columns, default_scope)
+    for name in mapping.metadata or ():
+        _settled("metadata", name, (), columns)
     return replace(
         mapping,
         scope=scope,
         scope_by=scope_by,
-        text=text,
-        row_id=settle("row id", mapping.row_id, _USUAL_NAMES["row_id"]),
-        doc_id=settle("document id", mapping.doc_id, _USUAL_NAMES["doc_id"]),
-        parsed_spec_id=settle("parsed spec id", mapping.parsed_spec_id, _USUAL_NAMES["parsed_spec_id"]),
-        force=settle("force", mapping.force, _USUAL_NAMES["force"]),
-        seen_at=settle("seen at", mapping.seen_at, _USUAL_TIMES if mapping.kind == MEMORY else ()),
-        spec=spec,
+        text=_settled_text(mapping, columns),
+        row_id=_settled("row id", mapping.row_id, _USUAL_NAMES["row_id"], columns),
+        doc_id=_settled("document id", mapping.doc_id, _USUAL_NAMES["doc_id"], columns),
+        parsed_spec_id=_settled("parsed spec id", mapping.parsed_spec_id, _USUAL_NAMES["parsed_spec_id"], columns),
+        force=_settled("force", mapping.force, _USUAL_NAMES["force"], columns),
+        seen_at=_settled("seen at", mapping.seen_at, _USUAL_TIMES if mapping.kind == MEMORY else (), columns),
+        spec=_settled_spec(mapping, columns) if mapping.kind == SPEC_ROW else {},
+    )
+
+
+def _settled(role: str, given: str | None, usual: tuple[str, ...], columns: Sequence[str]) -> str | None:
+    """The column that was given, which must be there, or the first of the usual names that is."""
+    if given is None:
+        return next((name for name in usual if name in columns), None)
+    if given not in columns:
+        raise MissingColumn(f"no column {given!r} for {role}; there are {_listed(columns)}")
+    return given
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(columns) or "none"
+
+
+def _settled_text(mapping: ColumnMap, columns: Sequence[str]) -> str | None:
+    if mapping.kind == SPEC_ROW:
+        return None
+    if mapping.kind == FILE:
+        return _settled("text", mapping.text, _USUAL_BYTES, columns)
+    text = _settled("text", mapping.text, _USUAL_NAMES["text"], columns)
+    if text is None:
+        raise MissingColumn(
+            f"no text column (tried {', '.join(_USUAL_NAMES['text'])}); "
+            f"name one with --text-column or text_column; there are {_listed(columns)}"
+        )
+    return text
+
+
+def _settled_spec(mapping: ColumnMap, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    spec: dict[str, tuple[str, ...]] = {}
+    for name in SPEC_FIELDS:
+        if name in mapping.spec:
+            spec[name] = tuple(str(_settled(name, column, (), columns)) for column in mapping.spec[name])
+        else:
+            usual = _settled(name, None, _USUAL_SPEC_NAMES[name], columns)
+            spec[name] = (usual,) if usual else ()
+    if not any(spec.values()):
+        raise MissingColumn(
+            f"none of the five spec columns ({', '.join(SPEC_FIELDS)}); "
+            f"map them with spec_columns; there are {_listed(columns)}"
+        )
+    return spec
+
+
+def _settled_scope(
+    mapping: ColumnMap, columns: Sequence[str], default_scope: str | None
+) -> tuple[str | None, tuple[str, ...]]:
+    """One scope for all rows, or the columns that make it."""
+    if mapping.scope is not None:
+        return mapping.scope, mapping.scope_by
+    missing = [name for name in mapping.scope_by if name not in columns]
+    if mapping.scope_by and not missing:
+        return None, mapping.scope_by
+    # The default stands in for a source without scopes, never for a part of them: that would tear down the wall.
+    if default_scope is not None and len(missing) == len(mapping.scope_by):
+        return default_scope, ()
+    raise MissingColumn(
+        f"no scope column{' ' if missing else ''}{', '.join(map(repr, missing))}; name one with --scope-column or "
+        f"scope_by, or one scope for all rows with --scope or scope; there are {_listed(columns)}"
     )
 
 
 def mapped(source_rows: pl.DataFrame, mapping: ColumnMap, *, position: pl.Expr) -> pl.DataFrame:
     """The source's rows in the shape of ROWS, and `broken`: the rule that only the raw value can show to be broken.
 
-    `mapping` is resolved. `position` says where each row stands; a row without an id of its own goes by it.
+    As many rows as the source has, in its order. `mapping` is resolved. `position` says where each row stands; a row
+    without an id of its own goes by it.
     """
     names = source_rows.columns
     is_window = "chunk_index" in names
-    locator = position + pl.lit("#") + pl.col("chunk_index").cast(pl.String) if is_window else position
+    chunk_index = _as_index(source_rows, "chunk_index" if is_window else None)
+    locator = pl.coalesce(position + pl.lit("#") + chunk_index.cast(pl.String), position)
     used = {mapping.text, mapping.row_id, mapping.doc_id, mapping.parsed_spec_id, mapping.force, mapping.seen_at}
     used |= {*mapping.scope_by, "content_hash", "chunk_index"}
     if mapping.kind == SPEC_ROW:
         fields = {name: _field(source_rows, mapping.spec[name]) for name in SPEC_FIELDS}
-        extra = [pl.col(name).alias(f"table_column_{n}") for n, name in enumerate(names, 1)]
-        extra += [value.alias(name) for name, value in fields.items()]
+        extra = {f"table_column_{n}": _column(name) for n, name in enumerate(names, 1)} | fields
     else:
-        extra = [pl.col(n) for n in (mapping.metadata or names) if n not in used or mapping.metadata is not None]
+        shown = [name for name in names if name not in used] if mapping.metadata is None else mapping.metadata
+        extra = {name: _column(name) for name in shown}
     row_id = _as_text(source_rows, mapping.row_id)
     seen_at = _as_time(source_rows, mapping.seen_at)
     text = pl.lit(None, dtype=pl.String)
@@ -141,57 +170,107 @@ def mapped(source_rows: pl.DataFrame, mapping: ColumnMap, *, position: pl.Expr) 
         "source_row_id": pl.coalesce(row_id, position),
         "locator": locator,
         "source_doc_id": _as_text(source_rows, mapping.doc_id),
+        "chunk_index": chunk_index,
         "parsed_spec_id": _as_text(source_rows, mapping.parsed_spec_id),
         "text": text,
         "metadata": _json(source_rows, extra),
         "force": _as_flag(source_rows, mapping.force),
         "seen_at": seen_at,
     }
-    if is_window:
-        columns["chunk_index"] = pl.col("chunk_index").cast(pl.Int32)
     broken = pl.lit(None, dtype=pl.String)
     if mapping.seen_at is not None:
-        bad_time = pl.col(mapping.seen_at).is_not_null() & seen_at.is_null()
+        bad_time = _column(mapping.seen_at).is_not_null() & seen_at.is_null()
         broken = pl.when(bad_time).then(pl.lit(SEEN_AT_PARSES)).otherwise(broken)
-    mapped_rows = source_rows.select(**columns, broken=broken)
+    if is_window:
+        bad_index = pl.col("chunk_index").is_not_null() & chunk_index.is_null()
+        broken = pl.when(bad_index).then(pl.lit(CHUNK_INDEX_PARSES)).otherwise(broken)
+    # Not `select` alone: where all is constant it gives one row, however many the source has.
+    mapped_rows = source_rows.with_columns(**columns, broken=broken).select(*columns, "broken")
     return ROWS.shaped(mapped_rows).with_columns(mapped_rows["broken"])
 
 
+def _column(name: str) -> pl.Expr:
+    """The column of exactly this name: to `pl.col`, `*` and `^...$` are patterns."""
+    return cs.by_name(name).as_expr()
+
+
 def _as_text(rows: pl.DataFrame, name: str | None) -> pl.Expr:
-    """A column as text: a whole number that was read as a float is written without its point."""
+    """A column as text: a whole number that was read as a float is written without its point, lists and structs as
+    JSON. NaN and bytes that are no UTF-8 are null."""
     if name is None:
         return pl.lit(None, dtype=pl.String)
-    column, dtype = pl.col(name), rows.schema[name]
+    column, dtype = _column(name), rows.schema[name]
     if dtype.is_float():
+        column = column.fill_nan(None)
         whole = (column == column.round()) & column.is_finite() & (column.abs() < 2**53)
-        return pl.when(whole).then(column.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(column.cast(pl.String))
+        return (
+            pl.when(whole).then(column.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(column.cast(pl.String))
+        )
     if dtype == pl.Binary:
-        return column.cast(pl.String, strict=False)
+        return column.map_batches(_decoded, return_dtype=pl.String, is_elementwise=True)
+    if _holds_bytes(dtype):
+        return pl.lit(None, dtype=pl.String)
     if dtype.is_nested():
-        return pl.struct(column.alias("v")).struct.json_encode()
-    return column.cast(pl.String)
+        member = pl.struct(column.alias("v")).struct.json_encode()
+        return pl.when(column.is_not_null()).then(member.str.slice(len('{"v":')).str.head(-1))
+    return column.dt.to_string("iso") if dtype == pl.Duration else column.cast(pl.String)
+
+
+def _decoded(values: pl.Series) -> pl.Series:
+    """Bytes as UTF-8; null where they are none."""
+    try:
+        return values.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        return pl.Series(values.name, [_utf8(value) for value in values], dtype=pl.String)
+
+
+def _utf8(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _holds_bytes(dtype: PolarsDataType) -> bool:
+    """True for bytes and for lists and structs with bytes somewhere in them: JSON has no word for those."""
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_bytes(member.dtype) for member in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return _holds_bytes(dtype.inner)
+    return dtype == pl.Binary
+
+
+def _as_index(rows: pl.DataFrame, name: str | None) -> pl.Expr:
+    """A column as Int32; what is no whole number, or too large for one, is null."""
+    if name is None:
+        return pl.lit(None, dtype=pl.Int32)
+    column = _column(name) if rows.schema[name].is_integer() else _as_text(rows, name)
+    return column.cast(pl.Int32, strict=False)
 
 
 def _as_flag(rows: pl.DataFrame, name: str | None) -> pl.Expr:
     if name is None:
         return pl.lit(value=False)
-    column = pl.col(name)
-    if rows.schema[name] == pl.String:
-        return column.str.strip_chars().str.to_lowercase().is_in(["true", "1", "yes", "t", "y"]).fill_null(value=False)
-    return column.cast(pl.Boolean).fill_null(value=False)
+    column, dtype = _column(name), rows.schema[name]
+    if dtype.is_float():
+        column = column.fill_nan(None)
+    if dtype.is_numeric() or dtype == pl.Boolean:
+        return column.cast(pl.Boolean).fill_null(value=False)
+    said = _as_text(rows, name).str.strip_chars().str.to_lowercase()
+    return said.is_in(["true", "1", "yes", "t", "y"]).fill_null(value=False)
 
 
 def _as_time(rows: pl.DataFrame, name: str | None) -> pl.Expr:
     """A column as a moment in UTC; what has no zone is read as UTC, what is no time is null."""
     if name is None:
         return pl.lit(None, dtype=pl.Datetime("us", "UTC"))
-    column, dtype = pl.col(name), rows.schema[name]
+    column, dtype = _column(name), rows.schema[name]
     if isinstance(dtype, pl.Datetime):
         in_us = column.dt.cast_time_unit("us")
         return in_us.dt.replace_time_zone("UTC") if dtype.time_zone is None else in_us.dt.convert_time_zone("UTC")
     if dtype == pl.Date:
         return column.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
-    text = column.cast(pl.String)
+    text = _as_text(rows, name).str.strip_chars()
     zoned = text.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
     formats = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M")
     plain = [text.str.to_datetime(f, time_unit="us", strict=False).dt.replace_time_zone("UTC") for f in formats]
@@ -206,7 +285,9 @@ def _scope(rows: pl.DataFrame, mapping: ColumnMap) -> pl.Expr:
     parts = [_as_text(rows, name) for name in mapping.scope_by]
     if len(parts) == 1:
         return parts[0]
-    escaped = [part.str.replace_all("%", "%25", literal=True).str.replace_all("/", "%2F", literal=True) for part in parts]
+    escaped = [
+        part.str.replace_all("%", "%25", literal=True).str.replace_all("/", "%2F", literal=True) for part in parts
+    ]
     present = pl.all_horizontal(part.str.contains(r"\S").fill_null(value=False) for part in parts)
     return pl.when(present).then(pl.concat_str(escaped, separator="/"))
 
@@ -217,25 +298,31 @@ def _field(rows: pl.DataFrame, names: tuple[str, ...]) -> pl.Expr:
         return pl.lit(None, dtype=pl.String)
     if len(names) == 1:
         return _as_text(rows, names[0])
-    return pl.concat_str([pl.lit(f"{name}: ") + _as_text(rows, name) for name in names], separator="; ", ignore_nulls=True)
+    return pl.concat_str(
+        [pl.lit(f"{name}: ") + _as_text(rows, name) for name in names], separator="; ", ignore_nulls=True
+    )
 
 
-def _json(rows: pl.DataFrame, columns: list[pl.Expr]) -> pl.Expr:
-    """The columns as one JSON object a row, names in order, nulls left out; null where nothing is left."""
-    if not columns:
-        return pl.lit(None, dtype=pl.String)
-    shown = rows.lazy().select(columns).collect_schema()
+def _json(rows: pl.DataFrame, values: dict[str, pl.Expr]) -> pl.Expr:
+    """The values as one JSON object a row, names in order; null where nothing is left.
+
+    Left out are nulls and what JSON has no word for: bytes, NaN and infinities.
+    """
+    dtypes = rows.lazy().select(value.alias(name) for name, value in values.items()).collect_schema()
     members = []
-    for name in sorted(shown):
-        dtype = shown[name]
-        if dtype == pl.Binary:
+    for name, dtype in sorted(dtypes.items()):
+        if _holds_bytes(dtype):
             continue
-        value = next(column for column in columns if column.meta.output_name() == name)
-        plain = dtype.is_numeric() or dtype.is_nested() or dtype in (pl.String, pl.Boolean)
-        wrapped = pl.struct((value if plain else value.cast(pl.String)).alias(name)).struct.json_encode()
+        value = values[name]
+        if dtype.is_float():
+            value = pl.when(value.is_finite()).then(value)
+        elif dtype == pl.Duration:
+            value = value.dt.to_string("iso")
+        elif not (dtype.is_numeric() or dtype.is_nested() or dtype in (pl.String, pl.Boolean)):
+            value = value.cast(pl.String)
+        wrapped = pl.struct(value.alias(name)).struct.json_encode()
         members.append(pl.when(value.is_not_null()).then(wrapped.str.head(-1).str.slice(1)))
     if not members:
         return pl.lit(None, dtype=pl.String)
     inside = pl.concat_str(members, separator=",", ignore_nulls=True)
     return pl.when(inside.str.len_bytes() > 0).then(pl.lit("{") + inside + pl.lit("}"))
-
