@@ -108,13 +108,16 @@ def night(
     wait = settings.warehouse.lock_wait_seconds
     with writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell):
         warehouse.begin()
-        plan = _planned(settings, Path(settings.warehouse.staging or warehouse.folder / "staging"))
-        drop_others(plan.staging.parent, keep=plan.staging.name)
+        started_at, staging = datetime.now(UTC), None
         try:
+            plan = _planned(settings, Path(settings.warehouse.staging or warehouse.folder / "staging"))
+            started_at, staging = plan.started_at, Staging(plan.staging)
+            drop_others(plan.staging.parent, keep=plan.staging.name)
             return _publish(plan, progress, run_stage)
         except (NightfoldError, DoesNotAddUp, ContractBroken) as error:
-            warehouse.commit(_failed(plan, str(error)))
-            Staging(plan.staging).drop()
+            warehouse.commit(_failed(settings, started_at, why=str(error)))
+            if staging is not None:
+                staging.drop()
             if isinstance(error, NightfoldError):
                 raise
             raise NothingPublished(str(error)) from error
@@ -282,13 +285,13 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
     )
 
 
-def _failed(plan: Plan, why: str) -> Run:
+def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     nothing = dict.fromkeys(
         ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
     )
     return Run(
-        run_id=plan.run_id,
-        started_at=plan.started_at,
+        run_id=_run_id(started_at),
+        started_at=started_at,
         published_at=None,
         status=FAILED,
         restores=None,
@@ -297,7 +300,7 @@ def _failed(plan: Plan, why: str) -> Run:
         stage_seconds={},
         recall_measured=None,
         table_versions={},
-        settings=plan.settings.model_dump(mode="json"),
+        settings=settings.model_dump(mode="json"),
         note=why,
     )
 

@@ -1,0 +1,143 @@
+"""Real processes, killed at random moments: what was published stays whole, and the next run ends as if nothing had
+happened. `make test` runs a short campaign, `make soak` the long one."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from flows.warehouse import Warehouse
+from tests.nights import published, run_night
+
+NIGHTFOLD = Path(sys.executable).with_name("nightfold")
+TABLES = ("chunks", "occurrences", "canonicals", "rejects")
+SEED = int(os.environ.get("SOAK_SEED", time.time_ns() % 1_000_000))
+
+
+def write_corpus(path: Path, rows: int) -> None:
+    """Rows of which a third repeat another, with a few to reject, and a time each."""
+    numbers = pl.int_range(rows, eager=True)
+    said = numbers % (rows * 2 // 3)
+    pl.DataFrame({"id": numbers.cast(pl.String), "said": said}).select(
+        "id",
+        workspace_id=pl.when(said % 7 == 0).then(pl.lit("boreal")).otherwise(pl.lit("acme")),
+        text=pl.when(pl.col("id").str.ends_with("999"))
+        .then(pl.lit(" "))
+        .otherwise(pl.format("Part {} is kept in aisle {} and weighs {} g.", "said", said % 90, said * 3)),
+        at=pl.lit("2026-01-31T02:00:00Z"),
+    ).write_parquet(path)
+
+
+def command(corpus: Path, warehouse: Path) -> list[str]:
+    settings = warehouse.with_suffix(".toml")
+    settings.write_text(
+        f'[warehouse]\npath = "{warehouse}"\nlock_wait_seconds = 0\n'
+        f'[[inputs]]\npath = "{corpus}"\nname = "corpus"\nseen_at_column = "at"\n'
+    )
+    return [str(NIGHTFOLD), "run", "--direct", "--settings", str(settings)]
+
+
+def run_to_its_end(corpus: Path, warehouse: Path) -> None:
+    done = subprocess.run(command(corpus, warehouse), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def state(warehouse: Path) -> dict[str, pl.DataFrame]:
+    tables = {name: published(warehouse, name) for name in TABLES}
+    return {name: rows.select(pl.exclude("run_id")).sort(rows.columns[0]) for name, rows in tables.items()}
+
+
+def check_readable(warehouse: Path) -> None:
+    """The last published run is whole in the tables, and the mart shows a whole run."""
+    run = Warehouse(str(warehouse)).published()
+    assert run is not None
+    chunks, occurrences = published(warehouse, "chunks"), published(warehouse, "occurrences")
+    assert chunks["occurrences"].sum() == occurrences.height
+    assert chunks.height == published(warehouse, "canonicals").height
+    with duckdb.connect(str(warehouse / "mart.duckdb"), read_only=True) as mart:
+        claimed, kept = mart.sql(
+            "select (select sum(occurrences) from chunks), (select count(*) from occurrences)"
+        ).fetchall()[0]
+        assert claimed == kept
+        shown = mart.sql("select run_id from mart_run").fetchall()[0][0]
+    assert shown in {run.run_id for run in Warehouse(str(warehouse)).runs() if run.is_readable}
+
+
+def campaign(folder: Path, *, rows: int, kills: int) -> None:
+    """Night one is published; night two, with all rows, is killed at a random moment, then run to its end."""
+    print(f"SOAK_SEED={SEED}")
+    dice = random.Random(SEED)
+    first, whole = folder / "first.parquet", folder / "whole.parquet"
+    write_corpus(whole, rows)
+    pl.read_parquet(whole).sample(fraction=0.6, seed=1, shuffle=True).write_parquet(first)
+    given = {"name": "corpus", "seen_at_column": "at"}
+    run_night(folder / "one", {"path": str(first), **given})
+    calm = folder / "calm"
+    shutil.copytree(folder / "one", calm)
+    started = time.monotonic()
+    run_to_its_end(whole, calm)
+    whole_night = time.monotonic() - started
+    wanted = state(calm)
+    for number in range(kills):
+        stormy = folder / f"stormy-{number}"
+        shutil.copytree(folder / "one", stormy)
+        moment = dice.uniform(0.3, 1.1) * whole_night
+        process = subprocess.Popen(command(whole, stormy), stdout=subprocess.PIPE, text=True)
+        time.sleep(moment)
+        process.kill()
+        last = (process.communicate()[0].strip().splitlines() or ["(nothing)"])[-1]
+        print(f"kill {number}: after {moment:.2f} of {whole_night:.2f} s, last said: {last}")
+        check_readable(stormy)
+        run_to_its_end(whole, stormy)
+        check_readable(stormy)
+        got = state(stormy)
+        for name in TABLES:
+            assert_frame_equal(got[name], wanted[name])
+        shutil.rmtree(stormy)
+
+
+def test_a_killed_run_leaves_the_last_one_whole_and_the_next_ends_the_same(tmp_path: Path) -> None:
+    campaign(tmp_path, rows=20_000, kills=4)
+
+
+@pytest.mark.soak
+def test_a_long_campaign_of_kills_on_many_rows(tmp_path: Path) -> None:
+    campaign(tmp_path, rows=100_000, kills=int(os.environ.get("SOAK_KILLS", "20")))
+
+
+def test_a_second_run_is_told_who_holds_the_lock_and_runs_when_it_is_free(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "rows.parquet", 5_000)
+    line = command(tmp_path / "rows.parquet", tmp_path / "w")
+    first = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    try:
+        holder = tmp_path / "w" / "writer.lock"
+        deadline = time.monotonic() + 60
+        while not (holder.exists() and holder.read_bytes()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        first.send_signal(signal.SIGSTOP)
+        second = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert second.returncode == 1
+        assert f"(pid {first.pid} on " in second.stderr
+        assert "holds the lock" in second.stderr
+        assert "Traceback" not in second.stderr
+        waiting = subprocess.Popen(
+            line, stdout=subprocess.PIPE, text=True, env={**os.environ, "NIGHTFOLD_WAREHOUSE__LOCK_WAIT_SECONDS": "120"}
+        )
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith("waiting up to 120 s for nightfold run")
+        first.send_signal(signal.SIGCONT)
+        said = waiting.communicate()[0]
+        assert waiting.returncode == 0
+        assert "0 chunks added" in said
+    finally:
+        first.kill()
+        first.wait()
