@@ -1,64 +1,110 @@
 """The command line: thin over the flows."""
 
+import io
 import os
+import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
 from flows.console import Progress
 from flows.errors import NightfoldError
-from flows.settings import Settings, load_settings
+from flows.settings import Kind, Settings, load_settings
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Deduplicates RAG corpora and spec tables, night by night.",
+    help="""Deduplicates RAG corpora and spec tables, night by night.
+
+    [bold]Examples[/bold]
+
+    nightfold run --input faq.csv --warehouse out --scope acme
+
+    nightfold sql --warehouse out "from duplicates"
+    """,
 )
-runs_app = typer.Typer(no_args_is_help=True, help="The runs on record: list, show, roll back.")
-settings_app = typer.Typer(no_args_is_help=True, help="The settings in force, and a commented example.")
+runs_app = typer.Typer(
+    no_args_is_help=True, help="The runs on record: list, show, roll back.\n\nExample: nightfold runs list"
+)
+settings_app = typer.Typer(
+    no_args_is_help=True,
+    help="The settings in force, and a commented example.\n\nExample: nightfold settings example > nightfold.toml",
+)
 app.add_typer(runs_app, name="runs")
 app.add_typer(settings_app, name="settings")
 
 SettingsFile = Annotated[
-    Path | None, typer.Option("--settings", help="The TOML file; nightfold.toml in this folder where none is named.")
+    Path | None, typer.Option("--settings", metavar="FILE", help="The TOML file; else nightfold.toml in this folder.")
 ]
-WarehouseDir = Annotated[str | None, typer.Option("--warehouse", help="The warehouse folder.")]
+WarehouseDir = Annotated[str | None, typer.Option("--warehouse", metavar="DIR", help="The warehouse folder.")]
+
+_STOPPED = 130
 
 
 def main() -> None:
     """The command `nightfold`: errors with a known cause are one line, not a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name or text that the terminal's encoding cannot show must not end a run.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        app(prog_name="nightfold")
     except NightfoldError as error:
-        typer.echo(f"nightfold: {error}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("nightfold: stopped; what was published before still stands", err=True)
-        sys.exit(130)
+        _stop(str(error), code=1)
+    except OSError as error:
+        _stop(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error), code=1)
+    except SystemExit as ended:
+        # Ctrl-C, which ends a command without a word.
+        if ended.code == _STOPPED:
+            _stop("stopped; what was published before still stands", code=_STOPPED)
+        raise
+
+
+def _stop(why: str, *, code: int) -> NoReturn:
+    typer.echo(f"nightfold: {why}", err=True)
+    sys.exit(code)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"nightfold {version('nightfold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _of_all(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
 def run(
     settings: SettingsFile = None,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", help="A file, folder or glob; may be repeated.")
+        list[str] | None, typer.Option("--input", "-i", metavar="FILE", help="A file, folder or glob; may be repeated.")
     ] = None,
     warehouse: WarehouseDir = None,
-    kind: Annotated[str | None, typer.Option(help="text, file, spec_row or memory.")] = None,
-    text_column: Annotated[str | None, typer.Option(help="The column with the text.")] = None,
-    id_column: Annotated[str | None, typer.Option(help="The column with the row's id.")] = None,
-    scope: Annotated[str | None, typer.Option(help="One scope for all rows.")] = None,
+    kind: Annotated[Kind | None, typer.Option(metavar="KIND", help="text (default), file, spec_row or memory.")] = None,
+    text_column: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the text.")] = None,
+    id_column: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the row's id.")] = None,
+    scope: Annotated[str | None, typer.Option(metavar="NAME", help="One scope for all rows.")] = None,
     scope_column: Annotated[
-        list[str] | None, typer.Option(help="The column that makes the scope; may be repeated.")
+        list[str] | None, typer.Option(metavar="COLUMN", help="The column that makes the scope; may be repeated.")
     ] = None,
-    source: Annotated[str | None, typer.Option(help="What the input is called in the tables.")] = None,
-    table: Annotated[str | None, typer.Option(help="The table of a DuckDB file.")] = None,
+    source: Annotated[str | None, typer.Option(metavar="NAME", help="What the input is called in the tables.")] = None,
+    table: Annotated[str | None, typer.Option(metavar="TABLE", help="The table of a DuckDB file.")] = None,
     on_unreadable: Annotated[
-        str | None, typer.Option(help="fail (default) or skip a file that cannot be read.")
+        Literal["fail", "skip"] | None,
+        typer.Option(metavar="HOW", help="fail (default) or skip a file that cannot be read."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; write nothing.")] = False,
     direct: Annotated[
@@ -73,12 +119,28 @@ def run(
 
     nightfold run --input faq.csv --warehouse out --scope acme
 
-    nightfold run --input 'corpus/*.parquet' --warehouse out --text-column body --scope-column tenant
+    nightfold run -i 'corpus/*.parquet' --warehouse out --scope-column tenant
 
     nightfold run --input specs.csv --kind spec_row --warehouse out --dry-run
     """
-    over = _over(warehouse, inputs, kind, text_column, id_column, scope, scope_column, source, table, on_unreadable)
+    one_input = {
+        "--kind": ("kind", kind),
+        "--text-column": ("text_column", text_column),
+        "--id-column": ("id_column", id_column),
+        "--scope": ("scope", scope),
+        "--scope-column": ("scope_by", scope_column or None),
+        "--source": ("name", source),
+        "--table": ("table", table),
+    }
+    over = {
+        **_over_warehouse(warehouse),
+        **({} if on_unreadable is None else {"load": {"on_unreadable": on_unreadable}}),
+        **_over_inputs(inputs or [], one_input),
+    }
     checked = load_settings(settings, over=over)
+    from flows.sources import find_sources
+
+    find_sources(checked)  # a path that is mistyped is told at once, before anything is started or written
     progress = Progress()
     if dry_run or direct:
         from flows.night import night
@@ -86,23 +148,53 @@ def run(
         outcome = night(checked, progress=progress, dry_run=dry_run)
     else:
         outcome = _under_prefect(settings, over, progress)
-    from flows.summary import summary_table
+    _tell_end(outcome, checked, progress, again=[*_option("--settings", settings), *_option("--warehouse", warehouse)])
 
+
+def _tell_end(outcome: Any, checked: Settings, progress: Progress, *, again: list[str]) -> None:
+    """What the run did, and where to look: commands that work as printed, with the options `again` of this one."""
+    from flows.summary import summary_text
+
+    is_dry = outcome.mart is None
     progress.tell("")
-    if dry_run:
-        progress.tell(f"dry run: nothing was written to {checked.warehouse.path}")
+    if is_dry:
+        progress.tell(f"dry run: nothing was written to {checked.warehouse.path}; a run would do this")
     else:
-        progress.tell(
-            f"published run {outcome.run.run_id}" + ("" if outcome.run.chunks_new else ": nothing new, 0 chunks added")
-        )
-    progress.console.print(summary_table(outcome))
-    if outcome.mart is not None:
-        where = "" if checked.warehouse.path == Settings().warehouse.path else f" --warehouse {checked.warehouse.path}"
-        progress.tell("")
-        progress.tell(f"tables   {checked.warehouse.path}")
-        progress.tell(f"mart     {outcome.mart}   (duckdb {outcome.mart})")
-        progress.tell(f'look     nightfold sql{where} "from duplicate_rate_by_source"')
-        progress.tell(f"runs     nightfold runs list{where}")
+        added = "" if outcome.run.chunks_new else ": nothing new, 0 chunks added"
+        progress.tell(f"published run {outcome.run.run_id}{added}")
+    progress.tell(summary_text(outcome))
+    if is_dry:
+        return
+    sql_again = shlex.join(["nightfold", "sql", *again])
+    progress.tell("")
+    progress.tell(f"tables   {checked.warehouse.path}")
+    progress.tell(f"mart     {outcome.mart}   (opens in any DuckDB)")
+    progress.tell(f'look     {sql_again} "from duplicate_rate_by_source"')
+    if outcome.tables["rejects"]:
+        progress.tell(f'rejects  {sql_again} "from rejects_by_rule"')
+    progress.tell(f"runs     {shlex.join(['nightfold', 'runs', 'list', *again])}")
+
+
+def _option(name: str, value: Path | str | None) -> list[str]:
+    return [] if value is None else [name, str(value)]
+
+
+def _over_warehouse(warehouse: str | None) -> dict[str, Any]:
+    return {} if warehouse is None else {"warehouse": {"path": warehouse}}
+
+
+def _over_inputs(paths: list[str], options: dict[str, tuple[str, Any]]) -> dict[str, Any]:
+    """The one input of the command line: its paths, and what the options that were given set of it."""
+    given = {option: pair for option, pair in options.items() if pair[1] is not None}
+    if paths:
+        return {"inputs": [{"path": paths, **dict(given.values())}]}
+    if given:
+        raise NightfoldError(f"{next(iter(given))}: goes with --input; without it, set it in nightfold.toml")
+    return {}
+
+
+def _settings(file: Path | None, warehouse: str | None) -> Settings:
+    return load_settings(file, over=_over_warehouse(warehouse))
 
 
 def _under_prefect(settings: Path | None, over: dict[str, Any], progress: Progress) -> Any:
@@ -110,49 +202,35 @@ def _under_prefect(settings: Path | None, over: dict[str, Any], progress: Progre
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "180")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DO_NOT_TRACK", "1")
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
-    if "PREFECT_API_URL" not in os.environ:
-        progress.tell("starting Prefect's temporary server (some seconds; --direct does without)")
-    from flows.nightly import nightly
+    if "PREFECT_LOGGING_LEVEL" not in os.environ:
+        # The server keeps Prefect's log; here it would tell each error a second time, with a traceback.
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    from prefect.client.orchestration import get_client
+    from prefect.settings import get_current_settings
 
-    return nightly(None if settings is None else str(settings), over)
+    from flows.temporary_server import temporary_server
 
+    prefect = get_current_settings()
+    with ExitStack() as while_it_runs:
+        if prefect.api.url is not None:
+            with get_client(sync_client=True) as client:
+                problem = client.api_healthcheck()
+            if problem is not None:
+                raise NightfoldError(
+                    f"{prefect.api.url}: Prefect's server does not answer ({problem}); start it, or run with --direct"
+                )
+        elif prefect.server.ephemeral.enabled:
+            progress.tell("starting Prefect's temporary server (some seconds; --direct does without)")
+            start_seconds = prefect.server.ephemeral.startup_timeout_seconds
+            while_it_runs.enter_context(temporary_server(start_seconds=start_seconds))
+        else:
+            raise NightfoldError(
+                "Prefect: no server is configured and its temporary one is switched off; set PREFECT_API_URL, or run "
+                "with --direct"
+            )
+        from flows.nightly import nightly
 
-def _over(
-    warehouse: str | None,
-    inputs: list[str] | None,
-    kind: str | None,
-    text_column: str | None,
-    id_column: str | None,
-    scope: str | None,
-    scope_column: list[str] | None,
-    source: str | None,
-    table: str | None,
-    on_unreadable: str | None,
-) -> dict[str, Any]:
-    """What the command line sets, in the settings' own words."""
-    over: dict[str, Any] = {}
-    if warehouse is not None:
-        over["warehouse"] = {"path": warehouse}
-    if on_unreadable is not None:
-        over["load"] = {"on_unreadable": on_unreadable}
-    given = {
-        "kind": kind,
-        "text_column": text_column,
-        "id_column": id_column,
-        "scope": scope,
-        "scope_by": scope_column or None,
-        "name": source,
-        "table": table,
-    }
-    given = {key: value for key, value in given.items() if value is not None}
-    if inputs:
-        over["inputs"] = [{"path": list(inputs), **given}]
-    elif given:
-        raise NightfoldError(
-            f"--{next(iter(given)).replace('_', '-')}: goes with --input; without it, set it in nightfold.toml"
-        )
-    return over
+        return nightly(None if settings is None else str(settings), over)
 
 
 @app.command()
@@ -171,12 +249,15 @@ def sql(
     nightfold sql --csv "from duplicates" > duplicates.csv
 
     nightfold sql                       (a prompt; end a query with ;)
+
+    nightfold sql < report.sql
     """
     from flows.query import prompt, query_mart
 
-    checked = load_settings(settings, over={"warehouse": {"path": warehouse}} if warehouse else None)
+    checked = _settings(settings, warehouse)
     if query is None:
-        prompt(checked)
+        if not prompt(checked, as_csv=as_csv):
+            raise typer.Exit(1)
     else:
         query_mart(checked, query, as_csv=as_csv)
 
@@ -189,7 +270,7 @@ def runs_list(settings: SettingsFile = None, warehouse: WarehouseDir = None) -> 
     """
     from flows.query import show_runs
 
-    show_runs(load_settings(settings, over={"warehouse": {"path": warehouse}} if warehouse else None))
+    show_runs(_settings(settings, warehouse))
 
 
 @runs_app.command("show")
@@ -204,7 +285,7 @@ def runs_show(
     """
     from flows.query import show_run
 
-    show_run(load_settings(settings, over={"warehouse": {"path": warehouse}} if warehouse else None), run_id)
+    show_run(_settings(settings, warehouse), run_id)
 
 
 @runs_app.command("rollback")
@@ -220,7 +301,7 @@ def runs_rollback(
     from flows.night import rollback
 
     progress = Progress()
-    checked = load_settings(settings, over={"warehouse": {"path": warehouse}} if warehouse else None)
+    checked = _settings(settings, warehouse)
     run = rollback(checked, run_id, progress=progress)
     progress.tell(f"run {run.run_id} publishes run {run.restores} again; the mart shows it")
 

@@ -61,7 +61,7 @@ _BYTE_ORDER_MARKS = (
 )
 
 
-def _codec_of_mark(content: bytes) -> str | None:
+def codec_of_mark(content: bytes) -> str | None:
     """The codec that the byte order mark names, None without a mark."""
     return next((codec for mark, codec in _BYTE_ORDER_MARKS if content.startswith(mark)), None)
 
@@ -76,7 +76,11 @@ def _decoded(path: Path, content: bytes, codec: str, *, remedy: str) -> str:
 
 
 def _plain_text(path: Path, content: bytes) -> str:
-    return _decoded(path, content, _codec_of_mark(content) or "utf-8", remedy="save the file as UTF-8")
+    text = _decoded(path, content, codec_of_mark(content) or "utf-8", remedy="save the file as UTF-8")
+    # UTF-16 of a Latin script, without its mark, is valid UTF-8 with a NUL beside every letter.
+    if text.count("\0") > len(text) // 4:
+        raise UnreadableDocument(path, "has a NUL beside its letters, as UTF-16 has them; save the file as UTF-8")
+    return text
 
 
 # --- HTML -------------------------------------------------------------------------------------------------------------
@@ -184,7 +188,7 @@ def _declared_codec(content: bytes) -> str | None:
 
 def _html_text(path: Path, content: bytes) -> str:
     """The page's content: entities decoded, one line a block element, ` | ` between the cells of a table row."""
-    codec = _codec_of_mark(content) or _declared_codec(content) or "utf-8"
+    codec = codec_of_mark(content) or _declared_codec(content) or "utf-8"
     remedy = 'save the page as UTF-8, or name its charset in <meta charset="...">'
     root = LexborHTMLParser(_decoded(path, content, codec, remedy=remedy)).root
     page = _PageText()

@@ -18,9 +18,10 @@ from transforms.hashing import derived_id, file_hash
 from transforms.mapping import MissingColumn, mapped, resolved
 
 _FILE_BLOCK_BYTES = 1024 * 1024
-_ROWS_A_PART = 131_072
-# The number of a row on its way through the windows; no column of a source is called so.
-_NUMBER = "\x1fnumber"
+# A part is written when any of these is reached: by short rows, by long ones, by files of a row each.
+_PART_ROWS = 131_072
+_PART_BYTES = 128 * 1024 * 1024
+_PART_BATCHES = 1024
 
 
 def load_sources(
@@ -34,8 +35,10 @@ def load_sources(
     rows_in = 0
     for source in sources:
         kinds.add(source.settings.kind)
+        skipped += source.left_out
         for file in source.files:
-            held, refused_before, rows_before = parts.mark(), len(rejects), rows_in
+            refused_before, rows_before = len(rejects), rows_in
+            parts.begin_file()
             try:
                 for batch in read(file, given=source.settings, load=settings.load):
                     good, refused = _split(batch, source, file, settings)
@@ -47,7 +50,7 @@ def load_sources(
                 if settings.load.on_unreadable == "fail":
                     raise
                 # Nothing of an unreadable file comes in: half a file would look like a whole one.
-                parts.back_to(held)
+                parts.drop_file()
                 del rejects[refused_before:]
                 rows_in = rows_before
                 skipped.append(str(error))
@@ -63,47 +66,62 @@ def load_sources(
 
 
 class _Parts:
-    """Rows gathered into parquet files of bounded size, numbered as they come."""
+    """Rows gathered into parquet files of bounded size, numbered as they come. Those of the file that is being read can
+    be dropped again: no part holds rows of it together with rows from before it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows = 0
-        self._waiting: list[pl.DataFrame] = []
-        self._waiting_rows = 0
-        self._written = 0
+        self._before: list[pl.DataFrame] = []
+        self._of_file: list[pl.DataFrame] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._written = self._written_before = self._rows_before = 0
+
+    def begin_file(self) -> None:
+        """What has come so far stays, whatever becomes of the file that is about to be read."""
+        self._before += self._of_file
+        self._of_file = []
+        self._written_before, self._rows_before = self._written, self.rows
+
+    def drop_file(self) -> None:
+        """Forgets every row since `begin_file`."""
+        for part in range(self._written_before, self._written):
+            self._path(part).unlink()
+        self._of_file = []
+        self._waiting_rows = sum(batch.height for batch in self._before)
+        self._waiting_bytes = sum(int(batch.estimated_size()) for batch in self._before)
+        self._written, self.rows = self._written_before, self._rows_before
 
     def add(self, rows: pl.DataFrame) -> None:
         if not rows.height:
             return
-        self._waiting.append(rows.with_row_index("row", offset=self.rows).with_columns(pl.col("row").cast(pl.UInt64)))
-        self._waiting_rows += rows.height
+        self._of_file.append(rows.with_row_index("row", offset=self.rows).with_columns(pl.col("row").cast(pl.UInt64)))
         self.rows += rows.height
-        if self._waiting_rows >= _ROWS_A_PART:
-            self._flush()
-
-    def mark(self) -> tuple[int, int]:
-        """A point to go back to: before the file that is about to be read."""
-        self._flush()
-        return self.rows, self._written
-
-    def back_to(self, mark: tuple[int, int]) -> None:
-        self._waiting, self._waiting_rows = [], 0
-        self.rows, written = mark
-        for part in range(written, self._written):
-            self._path(part).unlink()
-        self._written = written
+        self._waiting_rows += rows.height
+        self._waiting_bytes += int(rows.estimated_size())
+        is_long = self._waiting_rows >= _PART_ROWS or self._waiting_bytes >= _PART_BYTES
+        if is_long or len(self._before) + len(self._of_file) >= _PART_BATCHES:
+            self._write_all()
 
     def close(self) -> None:
-        self._flush()
+        self.begin_file()
+        self._write_all()
         if not self._written:
             empty = ROWS.empty().with_row_index("row").with_columns(pl.col("row").cast(pl.UInt64))
             empty.write_parquet(self._path(0))
 
-    def _flush(self) -> None:
-        if self._waiting:
-            pl.concat(self._waiting).write_parquet(self._path(self._written), compression="lz4", statistics=False)
+    def _write_all(self) -> None:
+        if self._before:
+            self._write(self._before)
+            self._written_before = self._written
+        self._write(self._of_file)
+        self._before, self._of_file = [], []
+        self._waiting_rows = self._waiting_bytes = 0
+
+    def _write(self, frames: list[pl.DataFrame]) -> None:
+        if frames:
+            pl.concat(frames).write_parquet(self._path(self._written), compression="lz4", statistics=False)
             self._written += 1
-        self._waiting, self._waiting_rows = [], 0
 
     def _path(self, part: int) -> Path:
         return self.folder / f"rows-{part:06d}.parquet"
@@ -152,13 +170,14 @@ def _in_windows(batch: Batch, file: SourceFile, text: str, settings: Settings) -
         )
     if batch.rows.schema[text] not in (pl.String, pl.Null):
         raise UnreadableSource(f"{file.path}: chunk = true cuts text, and {text!r} is {batch.rows.schema[text]}")
+    number = max(batch.rows.columns, key=len) + "#"  # a name that no column has
     windows = chunk_documents(
-        batch.rows.with_columns(batch.numbers.alias(_NUMBER)),
+        batch.rows.with_columns(batch.numbers.alias(number)),
         text=text,
         tokens=settings.chunking.tokens,
         overlap=settings.chunking.overlap,
     )
-    return Batch(windows.drop(_NUMBER), windows[_NUMBER])
+    return Batch(windows.drop(number), windows[number])
 
 
 def _refused_lines(batch: Batch, source: Source) -> pl.DataFrame:
@@ -182,6 +201,10 @@ def _hashes_of_bytes(rows: pl.DataFrame, batch: Batch, file: SourceFile, column:
         hashes = [None if scope is None else file_hash(scope, _blocks(file.path)) for scope in scopes]
     elif column is None:
         raise UnreadableSource(f"{file.path}: no column with the bytes; name one with text_column")
+    elif (dtype := batch.rows.schema[column]) not in (pl.Binary, pl.String, pl.Null):
+        raise UnreadableSource(
+            f'{file.path}: kind = "{FILE}" takes bytes, and {column!r} is {dtype}; name another column'
+        )
     else:
         contents = batch.rows[column].cast(pl.Binary).to_list()
         hashes = [
@@ -192,6 +215,9 @@ def _hashes_of_bytes(rows: pl.DataFrame, batch: Batch, file: SourceFile, column:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as opened:
-        while block := opened.read(_FILE_BLOCK_BYTES):
-            yield block
+    try:
+        with path.open("rb") as opened:
+            while block := opened.read(_FILE_BLOCK_BYTES):
+                yield block
+    except OSError as error:
+        raise UnreadableSource(f"{path}: its bytes cannot be read: {error.strerror}") from error

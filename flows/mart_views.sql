@@ -18,12 +18,15 @@ join chunks k on k.chunk_id = o.chunk_id
 where (o.source, o.source_row_id, coalesce(o.chunk_index, -1))
    is distinct from (k.source, k.source_row_id, coalesce(k.chunk_index, -1))
 union all
--- A content merged into another: every row that says it, and the row that stands for the group.
+-- A content merged into another: the row that represents it, and the row that stands for the group. Further rows of
+-- that content are exact duplicates of its representative and are above, so that no row is here twice.
 select o.scope, 'merged', o.occurrence_id, o.source, o.source_row_id, k.chunk_id, v.canonical_id,
        s.source, s.source_row_id, k.text, v.similarity, v.reason, v.run_id, o.seen_at
 from variants v
 join chunks k on k.chunk_id = v.chunk_id
 join occurrences o on o.chunk_id = k.chunk_id
+ and (o.source, o.source_row_id, coalesce(o.chunk_index, -1))
+     is not distinct from (k.source, k.source_row_id, coalesce(k.chunk_index, -1))
 join canonicals c on c.canonical_id = v.canonical_id
 join chunks s on s.chunk_id = c.chunk_id;
 comment on view duplicates is 'Every input row that said nothing new, and which row it was a duplicate of.';
@@ -33,7 +36,7 @@ select o.scope, o.source, count(*) as row_count, count(distinct o.chunk_id) as d
        count(*) filter (d.occurrence_id is not null) as duplicate_rows,
        round(count(*) filter (d.occurrence_id is not null) / count(*), 4) as duplicate_rate
 from occurrences o
-left join (select distinct occurrence_id from duplicates) d on d.occurrence_id = o.occurrence_id
+left join duplicates d on d.occurrence_id = o.occurrence_id
 group by all
 order by duplicate_rows desc, o.scope, o.source;
 comment on view duplicate_rate_by_source is 'How much of each source was already there, by scope.';
@@ -48,7 +51,7 @@ comment on view rejects_by_rule is 'Rows refused at the door, by the rule they b
 create or replace view run_history as
 select run_id, status, restores, started_at, published_at, rows_in, rows_rejected, occurrences_new, occurrences_known,
        chunks_new, chunks_touched, recall_measured,
-       round(list_sum(list_transform(map_values(stage_seconds::json::map(varchar, double)), lambda s: s)), 2) as seconds,
+       round(list_sum(map_values(stage_seconds::json::map(varchar, double))), 2) as seconds,
        note
 from runs
 order by run_id desc;

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from blake3 import blake3
 
 from flows import mart
 from flows.console import Progress
-from flows.errors import NightfoldError
+from flows.errors import NightfoldError, UnreadableSource
 from flows.load import load_sources
 from flows.lock import writer_lock
 from flows.settings import Settings
@@ -24,8 +25,10 @@ from flows.stages import changes_in, fold_exact, hash_rows, write_tables
 from flows.staging import Staging, drop_others
 from flows.warehouse import Run, Warehouse
 from schemas.contract import ContractBroken
+from schemas.rows import ROWS
+from schemas.tables import PUBLISHED_TABLES
 from schemas.terms import FAILED, PUBLISHED, STORED_AS_NEW
-from transforms.reconcile import DoesNotAddUp, Tally, check_rows
+from transforms.reconcile import DoesNotAddUp, Tally, check_reject_share, check_rows
 
 
 class NothingPublished(NightfoldError):
@@ -102,7 +105,10 @@ def night(
     """Runs the night. Afterwards it is published whole, or, with an error, not at all."""
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="nightfold-dry-run-") as folder:
-            return _rehearse(_planned(settings, Path(folder)), progress, run_stage)
+            try:
+                return _rehearse(_planned(settings, Path(folder)), progress, run_stage)
+            except DoesNotAddUp as error:
+                raise NothingPublished(str(error)) from error
     warehouse = Warehouse(settings.warehouse.path)
     doing = f"nightfold run of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     wait = settings.warehouse.lock_wait_seconds
@@ -113,30 +119,48 @@ def night(
             plan = _planned(settings, Path(settings.warehouse.staging or warehouse.folder / "staging"))
             started_at, staging = plan.started_at, Staging(plan.staging)
             drop_others(plan.staging.parent, keep=plan.staging.name)
-            return _publish(plan, progress, run_stage)
+            stages = _Stages(plan, progress, run_stage)
+            published = _publish(plan, stages)
         except (NightfoldError, DoesNotAddUp, ContractBroken) as error:
             warehouse.commit(_failed(settings, started_at, why=str(error)))
+            # Whoever opens a table without asking `runs` for its version sees what is published.
+            warehouse.begin()
             if staging is not None:
                 staging.drop()
             if isinstance(error, NightfoldError):
                 raise
             raise NothingPublished(str(error)) from error
+        try:
+            stages.run("mart", refresh_mart)
+        finally:
+            warehouse.prune(keep_runs=settings.warehouse.keep_runs)
+        outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse))
+        staging.drop()
+        return outcome
 
 
 def _planned(settings: Settings, staging_root: Path) -> Plan:
-    """The plan of tonight. Its staging is named after the settings, the files and the run before it, so that a rerun
-    of the same night finds what a crashed one left, and no other night does."""
+    """The plan of tonight. Its staging is named after the program, the settings, the files and the run before it, so
+    that a rerun of the same night finds what a crashed one left, and no other night does."""
     warehouse = Warehouse(settings.warehouse.path)
     before = warehouse.published()
     sources = find_sources(settings)
-    stats = [(str(file.path), file.path.stat()) for source in sources for file in source.files]
-    inputs = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-    identity = json.dumps([settings.model_dump(mode="json"), inputs, before.run_id if before else None])
+    inputs = [_stamp(file.path) for source in sources for file in source.files]
+    made_by = [version("nightfold"), *(str(contract.shape) for contract in (ROWS, *PUBLISHED_TABLES))]
+    identity = json.dumps([made_by, settings.model_dump(mode="json"), inputs, before.run_id if before else None])
     staging = Staging(staging_root / blake3(identity.encode()).hexdigest()[:16])
     # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
     begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
     started_at = datetime.fromisoformat(begun["started_at"])
     return Plan(settings, staging.folder, _run_id(started_at), started_at, before.run_id if before else None)
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise UnreadableSource(f"{path}: gone since the folder was listed ({error.strerror}); run again") from error
+    return str(path), stat.st_size, stat.st_mtime_ns
 
 
 def _run_id(moment: datetime) -> str:
@@ -162,19 +186,15 @@ class _Stages:
         return report
 
 
-def _publish(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
-    stages = _Stages(plan, progress, run_stage)
+def _publish(plan: Plan, stages: _Stages) -> Run:
+    """The night up to its commit; afterwards readers of the tables see it."""
     stages.run("load", load)
     stages.run("hash", hash_)
     stages.run("exact", exact)
     written = stages.run("write", write)
     published = _run_row(plan, stages.seconds, versions=written.versions)
     plan.warehouse.commit(published)
-    stages.run("mart", refresh_mart)
-    plan.warehouse.prune(keep_runs=plan.settings.warehouse.keep_runs)
-    outcome = _outcome(plan, published, stages.seconds, mart.mart_path(plan.warehouse))
-    Staging(plan.staging).drop()
-    return outcome
+    return published
 
 
 def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
@@ -184,6 +204,7 @@ def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     stages.run("hash", hash_)
     stages.run("exact", exact)
     check_rows(plan.tally)
+    check_reject_share(plan.tally, reasons=plan.result("exact")["reasons"], limit=plan.settings.guard.max_reject_share)
     return _outcome(plan, _run_row(plan, stages.seconds, versions={}), stages.seconds, None)
 
 
@@ -245,7 +266,13 @@ def write(plan: Plan, progress: Progress) -> StageReport:
     """The night's changes into the tables, checked; not yet published."""
     with _clock() as elapsed:
         tally = plan.tally
-        versions = write_tables(plan.staging / "exact", warehouse=plan.warehouse, tally=tally, settings=plan.settings)
+        versions = write_tables(
+            plan.staging / "exact",
+            warehouse=plan.warehouse,
+            tally=tally,
+            reasons=plan.result("exact")["reasons"],
+            settings=plan.settings,
+        )
         rows_in = tally.occurrences_new + tally.occurrences_known
         return StageReport(rows_in, tally.chunks_new, seconds=elapsed(), versions=versions)
 
@@ -321,6 +348,7 @@ def _not_done(folder: Path) -> dict[str, Any]:
 def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
     """Publishes an older run's versions again, as a new run; the mart follows."""
     warehouse = Warehouse(settings.warehouse.path)
+    warehouse.run(run_id)  # a mistyped one is told before the lock makes a folder
     wait = settings.warehouse.lock_wait_seconds
     with writer_lock(warehouse.folder, doing="nightfold runs rollback", wait_seconds=wait, tell=progress.tell):
         target = warehouse.run(run_id)
@@ -335,5 +363,6 @@ def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
             run, rows_in=0, rows_rejected=0, occurrences_new=0, occurrences_known=0, chunks_new=0, chunks_touched=0
         )
         warehouse.commit(replace(run, actions={}, stage_seconds={}, note=f"went back to {target.run_id}"))
+        warehouse.begin()
         mart.refresh(warehouse, run, before=None, changes=[])
         return run

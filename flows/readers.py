@@ -6,14 +6,18 @@ Every batch of a file has the same columns and types, so that a row is read the 
 import codecs
 import csv
 import json
-from collections import defaultdict
+import stat
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import isfinite
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TextIO
+from urllib.parse import unquote
 
 import duckdb
 import polars as pl
@@ -21,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import from_json
 
-from flows.documents import read_document
+from flows.documents import codec_of_mark, read_document
 from flows.errors import UnreadableSource
 from flows.settings import InputSettings, LoadSettings
 from flows.sources import BYTES, SourceFile, shown
@@ -32,6 +36,16 @@ from schemas.rows import LINE_PARSES, TEXT_FITS
 _BATCH_BYTES = 64 * 1024 * 1024
 _BLOCK_CHARACTERS = 16 * 1024 * 1024
 _DELIMITERS = ",;\t|"
+_MOST_OF_HEADER = 1024 * 1024
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+# Arrow types that Polars has no column for.
+_NOT_HELD = (
+    pa.types.is_union,
+    pa.types.is_interval,
+    pa.types.is_run_end_encoded,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 
 
 @dataclass(frozen=True)
@@ -70,24 +84,49 @@ def read(file: SourceFile, *, given: InputSettings, load: LoadSettings) -> Itera
         before = _stamp(file.path)
         if file.format not in ("documents", BYTES) and before[0] == 0:
             raise UnreadableSource(f"{name}: the file is empty (0 bytes)")
-        yield from readers[file.format](file, given, load)
+        partitions = _partitions(file.path)
+        for batch in readers[file.format](file, given, load):
+            yield _with_partitions(batch, partitions)
         if _stamp(file.path) != before:
             raise UnreadableSource(f"{name}: changed while it was read; run again when it is written to its end")
-    except UnreadableSource:
-        raise
-    except UnicodeDecodeError:
-        raise _not_in_encoding(file.path, given.encoding) from None
-    except (OSError, pa.ArrowException, duckdb.Error, pl.exceptions.PolarsError) as error:
+    except OSError as error:
+        raise UnreadableSource(
+            f"{name}: cannot be read as {file.format}: {error.strerror or _first_line(error)}"
+        ) from error
+    except (UnicodeError, pa.ArrowException, duckdb.Error, pl.exceptions.PolarsError) as error:
         raise UnreadableSource(f"{name}: cannot be read as {file.format}: {_first_line(error)}") from error
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
+    status = path.stat()
+    # A pipe would be waited on for ever, a device may never end, and neither can be read twice.
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableSource(f"{path}: not a regular file; save what it gives to one, and name that")
+    return status.st_size, status.st_mtime_ns
+
+
+def _partitions(path: Path) -> dict[str, str | None]:
+    """What the folders of a file say of all its rows, as in `workspace_id=acme/part-0.parquet`. Who writes such folders
+    leaves the column out of the file; without it, the rows of all of them would be in one scope."""
+    said = [folder.split("=", 1) for folder in path.parts[:-1] if "=" in folder.strip("=")]
+    return {key: None if value == _NULL_PARTITION else unquote(value) for key, value in said}
+
+
+def _with_partitions(batch: Batch, partitions: dict[str, str | None]) -> Batch:
+    """The batch with those as columns; a column of the file's own stands."""
+    missing = {key: value for key, value in partitions.items() if key not in batch.rows.columns}
+    if not missing or not batch.rows.width:
+        return batch
+    columns = [pl.lit(value, dtype=pl.String).alias(key) for key, value in missing.items()]
+    return replace(batch, rows=batch.rows.with_columns(columns))
 
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _first_repeated(names: list[str]) -> str | None:
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 # --- tables with types of their own -----------------------------------------------------------------------------------
@@ -97,26 +136,60 @@ def _numbered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, most: int
     """The batches cut to at most that many rows; one without rows where there are none, to show the columns."""
     if not schema.names:
         raise pa.ArrowInvalid("the table has no columns")
+    if twice := _first_repeated(schema.names):
+        raise pa.ArrowInvalid(f"the table has {twice!r} more than once; rename one of them")
+    held = pa.schema([pa.field(column.name, _held(column.type, column.name)) for column in schema])
+    uuids = [column.name for column in schema if column.type == pa.uuid()]
     first = 1
     for batch in batches:
         # Nothing above checks that strings are UTF-8, and Polars takes it for granted.
         batch.validate(full=True)
         for start in range(0, batch.num_rows, most):
-            rows = _frame(batch.slice(start, most))
+            rows = _frame(batch.slice(start, most), held, uuids)
             yield _in_order(rows, first)
             first += rows.height
     if first == 1:
-        yield _in_order(_frame(pa.RecordBatch.from_pylist([], schema=schema)), first)
+        yield _in_order(_frame(held.empty_table(), held, uuids), first)
 
 
 def _in_order(rows: pl.DataFrame, first: int) -> Batch:
     return Batch(rows, pl.int_range(first, first + rows.height, dtype=pl.Int64, eager=True))
 
 
-def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
-    frame = pl.from_arrow(batch)
-    assert isinstance(frame, pl.DataFrame)  # a record batch never comes back as a Series
-    return frame
+def _frame(batch: pa.RecordBatch | pa.Table, held: pa.Schema, uuids: list[str]) -> pl.DataFrame:
+    """The batch with its columns in the types of `held`, and UUIDs as people write them."""
+    frame = pl.from_arrow(batch.cast(held))
+    assert isinstance(frame, pl.DataFrame)  # a batch or table never comes back as a Series
+    return frame.with_columns(_written_uuid(frame[name]) for name in uuids)
+
+
+def _written_uuid(raw: pl.Series) -> pl.Series:
+    digits, borders = raw.bin.encode("hex"), (0, 8, 12, 16, 20, 32)
+    parts = [digits.str.slice(start, end - start) for start, end in pairwise(borders)]
+    return pl.select(pl.concat_str(parts, separator="-")).to_series().alias(raw.name)
+
+
+def _held(dtype: pa.DataType, column: str) -> pa.DataType:
+    """The type with a place in Polars that holds the values of an Arrow type; ArrowTypeError where there is none."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _held(dtype.storage_type, column)
+    if any(is_of(dtype) for is_of in _NOT_HELD):
+        raise pa.ArrowTypeError(f"column {column!r} is {dtype}; cast it to text, or leave it out")
+    if pa.types.is_decimal256(dtype):
+        return pa.string()
+    if pa.types.is_timestamp(dtype) and (dtype.tz or "").startswith(("+", "-")):
+        return pa.timestamp(dtype.unit, "UTC")
+    return _held_inside(dtype, column) if pa.types.is_nested(dtype) else dtype
+
+
+def _held_inside(dtype: pa.DataType, column: str) -> pa.DataType:
+    """A list, map or struct of what holds its members."""
+    if pa.types.is_struct(dtype):
+        return pa.struct([pa.field(member.name, _held(member.type, column)) for member in dtype])
+    if pa.types.is_map(dtype):
+        return pa.map_(_held(dtype.key_type, column), _held(dtype.item_type, column))
+    inner = _held(dtype.value_type, column)
+    return dtype if inner == dtype.value_type else pa.large_list(inner)
 
 
 def _parquet(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
@@ -155,8 +228,27 @@ def _duckdb(file: SourceFile, given: InputSettings, load: LoadSettings) -> Itera
 # --- lines of text ----------------------------------------------------------------------------------------------------
 
 
-def _codec(encoding: str) -> str:
-    return "utf-8-sig" if encoding == "utf-8" else encoding
+@contextmanager
+def _lines_of(file: SourceFile, encoding: str, *, newline: str) -> Iterator[TextIO]:
+    """The file as text in its encoding, without its byte order mark; UnreadableSource where it is in another."""
+    _check_mark(file.path, encoding)
+    with file.path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline=newline) as opened:
+        try:
+            yield opened
+        except UnicodeError:
+            raise _not_in_encoding(file.path, encoding) from None
+
+
+def _check_mark(path: Path, encoding: str) -> None:
+    """A mark of another encoding would be read as letters, and stand in the name of the first column."""
+    with path.open("rb") as opened:
+        mark = codec_of_mark(opened.read(4))
+    marked = mark and mark.removesuffix("-sig")
+    if marked is None and encoding == "utf-16":
+        raise UnreadableSource(f"{path}: has no byte order mark, so it is not utf-16; save the file as UTF-8")
+    if marked not in (None, encoding):
+        remedy = "save the file as UTF-8" if marked == "utf-32" else f'set encoding = "{marked}" for this input'
+        raise UnreadableSource(f"{path}: begins with the byte order mark of {marked}, not {encoding}; {remedy}")
 
 
 def _not_in_encoding(path: Path, encoding: str) -> UnreadableSource:
@@ -183,11 +275,11 @@ def _csv(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator
     values is refused and the rest goes on. A quote that never closes would swallow rows unseen, so it makes the file
     as a whole unreadable, as a wrong encoding does."""
     # The bound on what an open quote can swallow. It is the process's, because the module knows no other.
-    longest = load.max_text_bytes * 2 + 1024 * 1024
+    longest = min(load.max_text_bytes * 2 + 1024 * 1024, sys.maxsize)
     csv.field_size_limit(longest)
-    delimiter = given.delimiter or _delimiter_of(file.path, given.encoding)
-    with file.path.open(encoding=_codec(given.encoding), newline="") as opened:
-        records = _records(csv.reader(opened, delimiter=delimiter, strict=True), file, longest=longest)
+    delimiter = given.delimiter or _delimiter_of(file, given.encoding)
+    with _lines_of(file, given.encoding, newline="") as opened:
+        records = _records(opened, delimiter, file, longest=longest)
         columns = _header(next(records, None), file)
         rows: list[list[str]] = []
         numbers: list[int] = []
@@ -201,15 +293,35 @@ def _csv(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator
                 numbers.append(line)
                 characters += sum(map(len, values))
             else:
-                refused.append(Refused(f"{file.name}:{line}", f"expected {len(columns)} values, got {len(values)}"))
+                detail = f"the header has {len(columns)} columns, the line has {len(values)}"
+                refused.append(Refused(f"{file.name}:{line}", detail))
             if len(rows) + len(refused) >= load.batch_rows or characters >= _BLOCK_CHARACTERS:
                 yield Batch(_texts(columns, rows), pl.Series(numbers, dtype=pl.Int64), refused)
                 rows, numbers, refused, characters = [], [], [], 0
         yield Batch(_texts(columns, rows), pl.Series(numbers, dtype=pl.Int64), refused)
 
 
-def _records(table: Any, file: SourceFile, *, longest: int) -> Iterator[tuple[int, list[str] | Refused]]:
-    """The records of a csv that are not blank, with the line each begins on. `table` is a `csv.reader`."""
+class _Lines:
+    """The lines of a file, and the last that was taken: a `csv.reader` does not show the line it fails on."""
+
+    def __init__(self, opened: TextIO) -> None:
+        self._lines = iter(opened)
+        self.last = ""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.last = next(self._lines)
+        return self.last
+
+
+def _records(
+    opened: TextIO, delimiter: str, file: SourceFile, *, longest: int
+) -> Iterator[tuple[int, list[str] | Refused]]:
+    """The records of a csv that are not blank, with the line each begins on."""
+    lines = _Lines(opened)
+    table = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         line = table.line_num + 1
         try:
@@ -222,7 +334,8 @@ def _records(table: Any, file: SourceFile, *, longest: int) -> Iterator[tuple[in
                     f"{file.path}: line {line}: a quote is opened and never closed, or text follows a closed one; "
                     'put the whole value in quotes, and write a quote inside it twice ("")'
                 ) from None
-            if table.line_num > line:
+            # Where the record goes on over the line's end, nobody knows where the next one begins.
+            if table.line_num > line or lines.last.count('"') % 2:
                 raise UnreadableSource(
                     f"{file.path}: line {line}: a value of more than {longest:,} characters begins here; "
                     "close its quote, or raise [load] max_text_bytes"
@@ -234,10 +347,12 @@ def _records(table: Any, file: SourceFile, *, longest: int) -> Iterator[tuple[in
             yield line, values
 
 
-def _delimiter_of(path: Path, encoding: str) -> str:
-    """The delimiter that cuts the first line with anything on it into the most columns."""
-    with path.open(encoding=_codec(encoding), newline="") as opened:
-        header = next((line for line in opened if line.strip()), "")
+def _delimiter_of(file: SourceFile, encoding: str) -> str:
+    """The tab in a .tsv; else the delimiter that cuts the first line with anything on it into the most columns."""
+    if file.path.suffix.lower() == ".tsv":
+        return "\t"
+    with _lines_of(file, encoding, newline="") as opened:
+        header = next((line for line in iter(lambda: opened.readline(_MOST_OF_HEADER), "") if line.strip()), "")
     return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
 
 
@@ -247,9 +362,8 @@ def _header(record: tuple[int, list[str] | Refused] | None, file: SourceFile) ->
     if isinstance(values, Refused) or not any(value.strip() for value in values):
         raise UnreadableSource(f"{file.path}: no header; the first line must name the columns")
     columns = [value.strip() or f"column_{place}" for place, value in enumerate(values, 1)]
-    twice = sorted({name for name in columns if columns.count(name) > 1})
-    if twice:
-        raise UnreadableSource(f"{file.path}: the header names {twice[0]!r} more than once; rename one of them")
+    if twice := _first_repeated(columns):
+        raise UnreadableSource(f"{file.path}: the header names {twice!r} more than once; rename one of them")
     return columns
 
 
@@ -280,17 +394,19 @@ def _jsonl(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterat
     """One object a line; a line that is none is refused. A column has the one type that holds all its values in the
     file, text where none does; a key that an object lacks is null. To know the columns, the file is read twice."""
     shapes: dict[str, _Shape] = {}
+    blocks: Iterable[_Block] = []
     seen = 0
     for block in _jsonl_blocks(file, given, load):
-        seen += 1
+        blocks, seen = [block], seen + 1
         for column in dict.fromkeys(key for value in block.objects for key in value):
             shapes.setdefault(column, _Shape()).see([value.get(column) for value in block.objects])
         if len(shapes) > _MOST_COLUMNS:
             raise UnreadableSource(f"{file.path}: more than {_MOST_COLUMNS:,} different keys; put them under one key")
     dtypes = {column: shapes[column].dtype() for column in sorted(shapes)}
-    blocks = _jsonl_blocks(file, given, load) if seen > 1 else iter([block] if seen else [])
-    for block in blocks:
-        rows = pl.DataFrame([_column(name, block.objects, dtype) for name, dtype in dtypes.items()])
+    if not seen:
+        raise UnreadableSource(f"{file.path}: nothing but blank lines; write one JSON object a line")
+    for block in _jsonl_blocks(file, given, load) if seen > 1 else blocks:
+        rows = pl.DataFrame({name: _column(name, block.objects, dtype) for name, dtype in dtypes.items()})
         yield Batch(rows, pl.Series(block.numbers, dtype=pl.Int64), block.refused)
 
 
@@ -304,12 +420,14 @@ class _Block:
 
 
 def _jsonl_blocks(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[_Block]:
+    """The lines in blocks of bounded size; a block without anything on its lines is left out."""
     first = 1
-    with file.path.open(encoding=_codec(given.encoding), newline="\n") as opened:
+    with _lines_of(file, given.encoding, newline="\n") as opened:
         while lines := opened.readlines(_BLOCK_CHARACTERS):
             for start in range(0, len(lines), load.batch_rows):
-                some = lines[start : start + load.batch_rows]
-                yield _parsed(some, first + start, file.name)
+                block = _parsed(lines[start : start + load.batch_rows], first + start, file.name)
+                if block.objects or block.refused:
+                    yield block
             first += len(lines)
 
 

@@ -1,11 +1,14 @@
 """Settings: `nightfold.toml`, then `NIGHTFOLD_...` in the environment over it, then the command line over both."""
 
+import difflib
 import os
 import tomllib
+from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -22,9 +25,38 @@ from transforms.mapping import ColumnMap
 DEFAULT_FILE = Path("nightfold.toml")
 _PREFIX = "NIGHTFOLD_"
 
-# A name goes into derived ids and into SQL results: no control characters, and something to see.
-_SEEN = r"[^\x00-\x1f\x7f]"
-Name = Annotated[str, StringConstraints(pattern=rf"^{_SEEN}*[^\x00-\x1f\x7f\s]{_SEEN}*$", max_length=200)]
+
+def _name(name: str) -> str:
+    """A name goes into derived ids and into SQL results: something to see, and no control characters."""
+    if not name.strip() or len(name) > 200 or any(character < " " or character == "\x7f" for character in name):
+        raise ValueError("a name has 1 to 200 characters, not all blank, and no line breaks or control characters")
+    return name
+
+
+def _folder(path: str) -> str:
+    # An empty path would be the current folder, with all that lies in it.
+    if not path.strip():
+        raise ValueError("names no folder")
+    return os.path.expanduser(path)  # noqa: PTH111  (a path, or a URI that Path would mangle)
+
+
+def _delimiter(text: str) -> str:
+    if len(text) != 1 or text in '"\r\n':
+        raise ValueError("one character, and neither a quote nor a line break")
+    return text
+
+
+def _number(value: object) -> object:
+    # pydantic takes true for 1.
+    if isinstance(value, bool):
+        raise ValueError("a number, not true or false")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Folder = Annotated[str, AfterValidator(_folder)]
+Count = Annotated[int, BeforeValidator(_number)]
+Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Kind = Literal["text", "file", "spec_row", "memory"]
 Format = Literal["auto", "parquet", "csv", "jsonl", "arrow", "duckdb", "documents"]
 
@@ -56,7 +88,7 @@ class InputSettings(_Section):
     metadata_columns: list[str] | None = None
     spec_columns: dict[str, str | list[str]] = Field(default_factory=dict)
     chunk: bool | None = None
-    delimiter: Annotated[str, StringConstraints(pattern=r'^[^"\r\n]$')] | None = None
+    delimiter: Annotated[str, AfterValidator(_delimiter)] | None = None
     encoding: Literal["utf-8", "latin-1", "cp1252", "utf-16"] = "utf-8"
 
     @model_validator(mode="after")
@@ -100,10 +132,10 @@ class InputSettings(_Section):
 class WarehouseSettings(_Section):
     """Where the tables are kept, and for how long."""
 
-    path: str = "data/warehouse"
-    keep_runs: int = Field(default=30, ge=1)
-    lock_wait_seconds: float = Field(default=60, ge=0)
-    staging: str | None = None
+    path: Folder = "data/warehouse"
+    keep_runs: Count = Field(default=30, ge=1)
+    lock_wait_seconds: Number = Field(default=60, ge=0)
+    staging: Folder | None = None
 
 
 class ScopeSettings(_Section):
@@ -124,15 +156,15 @@ class LoadSettings(_Section):
     """How sources are read."""
 
     on_unreadable: Literal["fail", "skip"] = "fail"
-    batch_rows: int = Field(default=131_072, ge=1)
-    max_text_bytes: int = Field(default=16 * 1024 * 1024, ge=1)
+    batch_rows: Count = Field(default=131_072, ge=1)
+    max_text_bytes: Count = Field(default=16 * 1024 * 1024, ge=1)
 
 
 class ChunkingSettings(_Section):
     """The sliding window over documents."""
 
-    tokens: int = Field(default=800, ge=1)
-    overlap: int = Field(default=100, ge=0)
+    tokens: Count = Field(default=800, ge=1)
+    overlap: Count = Field(default=100, ge=0)
 
     @model_validator(mode="after")
     def _overlap_is_below_tokens(self) -> "ChunkingSettings":
@@ -144,7 +176,7 @@ class ChunkingSettings(_Section):
 class GuardSettings(_Section):
     """What stops a run from publishing."""
 
-    max_reject_share: float = Field(default=0.5, ge=0, le=1)
+    max_reject_share: Number = Field(default=0.5, ge=0, le=1)
 
 
 class Settings(BaseSettings):
@@ -183,51 +215,54 @@ def load_settings(file: Path | None = None, *, over: dict[str, Any] | None = Non
 
     Paths in the file are relative to the current folder, as on the command line.
     """
-    over = over or {}
-    given = _merged(_merged(_read(file), _environment()), over)
+    layers = {str(file or DEFAULT_FILE): _read(file), **_environment(), "command line": over or {}}
     try:
-        return Settings(**given)
+        return Settings(**reduce(_merged, layers.values()))
     except ValidationError as error:
-        raise SettingsRefused(_told(error, file or DEFAULT_FILE, over)) from None
+        raise SettingsRefused(_told(error, layers)) from None
 
 
 def _read(file: Path | None) -> dict[str, Any]:
     path = file or DEFAULT_FILE
-    if not path.exists():
-        if file is None:
-            return {}
-        raise SettingsRefused(f"{file}: no such settings file")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except FileNotFoundError:
+        if file is None:
+            return {}
+        raise SettingsRefused(f"{file}: no such settings file; `nightfold settings example` prints one") from None
+    except OSError as error:
+        raise SettingsRefused(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsRefused(f"{path}: not a TOML file: {error}") from None
 
 
-def _variables() -> dict[str, str]:
-    """The variables of ours that are set, by their name in capitals."""
-    return {name.upper(): value for name, value in sorted(os.environ.items()) if name.upper().startswith(_PREFIX)}
-
-
-def _environment() -> dict[str, Any]:
-    """What the environment sets, read variable by variable so that an error can name the one."""
-    known = {name.upper() for name in Settings.model_fields}
+def _environment() -> dict[str, dict[str, Any]]:
+    """What each variable of ours sets, by the name an error gives it."""
     source = EnvSettingsSource(Settings)
-    given: dict[str, Any] = {}
-    for variable, value in _variables().items():
-        if variable.removeprefix(_PREFIX).split("__")[0] not in known:
+    layers: dict[str, dict[str, Any]] = {}
+    for variable, value in sorted(os.environ.items()):
+        if not variable.upper().startswith(_PREFIX):
+            continue
+        told = f"environment variable {variable}"
+        section, *key = variable.upper().removeprefix(_PREFIX).split("__")
+        if section.lower() not in Settings.model_fields:
+            known = ", ".join(sorted(name.upper() for name in Settings.model_fields))
+            raise SettingsRefused(f"{told}: no such setting; sections are {known} (as in {_PREFIX}WAREHOUSE__PATH)")
+        if key and section in ("INPUTS", "SCOPES"):
+            # The name of a scope would lose its case on the way.
             raise SettingsRefused(
-                f"environment variable {variable}: no such setting; sections are {', '.join(sorted(known))} "
-                f"(as in {_PREFIX}WAREHOUSE__PATH)"
+                f"{told}: inputs and scopes are set as a whole, as in "
+                f'{_PREFIX}SCOPES=\'{{"acme": {{"dedup": false}}}}\' (got {_cut(repr(value))})'
             )
         source.env_vars = {variable.lower(): value}
         try:
-            given = _merged(given, source())
+            layers[told] = source()
         except SettingsError:
             raise SettingsRefused(
-                f"environment variable {variable}: lists and whole sections are written as JSON, as in "
-                f"{_PREFIX}SCOPE__BY='[\"workspace_id\"]' (got {value!r})"
+                f"{told}: lists and whole sections are written as JSON, as in "
+                f"{_PREFIX}SCOPE__BY='[\"workspace_id\"]' (got {_cut(repr(value))})"
             ) from None
-    return given
+    return layers
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -238,38 +273,69 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _told(error: ValidationError, file: Path, over: dict[str, Any]) -> str:
+def _told(error: ValidationError, layers: dict[str, dict[str, Any]]) -> str:
     """A line a fault: who set it, which key, what is wrong with it, and the value."""
-    lines: dict[str, None] = {}
+    faults: dict[tuple[str, str], list[str]] = {}
     for fault in error.errors():
-        # The branches of a union (`path.str`, `path.list[str]`) are our business, not the reader's.
-        loc = [str(part) for part in fault["loc"] if part not in ("str", "list[str]")]
-        what = "no such setting" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
-        given = fault["input"]
+        loc, given = _place(fault), fault["input"]
+        if fault["loc"][-1] == "str" and isinstance(given, list):
+            continue  # a list was meant; its own faults are told
+        key = ".".join(f"#{part + 1}" if isinstance(part, int) else part for part in loc)
         is_shown = fault["type"] != "missing" and not isinstance(given, dict | BaseModel)
         shown = f" (got {_cut(repr(given))})" if is_shown else ""
-        lines[f"{_who_set(loc, file, over)}: {'.'.join(loc) or 'settings'}: {what}{shown}"] = None
-    return "\n".join(lines)
+        faults.setdefault((f"{_who_set(loc, layers)}: {key}", shown), []).append(_what(fault, loc))
+    return "\n".join(f"{subject}: {_either(whats)}{shown}" for (subject, shown), whats in faults.items())
+
+
+def _either(whats: list[str]) -> str:
+    """What fits none of two types is one fault: `... a valid string, or a valid list`."""
+    first, *others = whats
+    return ", or ".join([first, *(what.removeprefix("Input should be ") for what in others)])
+
+
+def _place(fault: ErrorDetails) -> list[str | int]:
+    """Where the fault is, in the reader's keys: the branches of a union (`path.str`, `path.list[str]`) are ours."""
+    return [part for n, part in enumerate(fault["loc"]) if not (n >= 3 and part in ("str", "list[str]"))]
+
+
+def _what(fault: ErrorDetails, loc: list[str | int]) -> str:
+    match fault["type"]:
+        case "extra_forbidden":
+            known = _keys_beside(loc)
+            near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+            return "no such setting; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+        case "missing":
+            return "must be set"
+        case "model_type":
+            return "is a section with keys of its own"
+        case _:
+            return fault["msg"].removeprefix("Value error, ")
+
+
+def _keys_beside(loc: list[str | int]) -> list[str]:
+    """The keys there are in the section that a key stands in."""
+    section: type[BaseModel] = Settings
+    for part in loc[:-1]:
+        if part in section.model_fields:
+            kind = section.model_fields[str(part)].annotation
+            section = next(t for t in (kind, *get_args(kind)) if isinstance(t, type) and issubclass(t, BaseModel))
+    return list(section.model_fields)
 
 
 def _cut(text: str, *, most: int = 200) -> str:
     return text if len(text) <= most else text[:most] + " ..."
 
 
-def _who_set(loc: list[str], file: Path, over: dict[str, Any]) -> str:
-    """The command line, the environment variable or the file that a key's value came from."""
-    inner: Any = over
+def _who_set(loc: list[str | int], layers: dict[str, dict[str, Any]]) -> str:
+    """The file, the environment variable or the command line that a key's value came from: the last that sets it."""
+    return next(name for name, given in reversed(layers.items()) if _sets(given, loc))
+
+
+def _sets(given: Any, loc: list[str | int]) -> bool:
     for part in loc:
-        if not isinstance(inner, dict) or part not in inner:
-            break
-        inner = inner[part]
-        if not isinstance(inner, dict):
-            return "command line"
-    variables = _variables()
-    for end in range(len(loc), 0, -1):
-        section = _PREFIX + "__".join(loc[:end]).upper()
-        inside = [name for name in variables if name.startswith(f"{section}__")] if end == len(loc) else []
-        for variable in [section, *inside]:
-            if variable in variables:
-                return f"environment variable {variable}"
-    return str(file) if file.exists() else "settings"
+        if not isinstance(given, dict):
+            return True
+        if part not in given:
+            return False
+        given = given[part]
+    return True

@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,11 +45,12 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """One input of the settings with its files."""
+    """One input of the settings with its files. `left_out` has a line for each folder with files that nobody reads."""
 
     name: str
     settings: InputSettings
     files: tuple[SourceFile, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def find_sources(settings: Settings) -> list[Source]:
@@ -58,7 +60,11 @@ def find_sources(settings: Settings) -> list[Source]:
             "no input: name files with --input FILE_OR_GLOB, or write [[inputs]] into nightfold.toml "
             "(`nightfold settings example` prints one)"
         )
-    sources = [_source(given) for given in settings.inputs]
+    try:
+        sources = [_source(given) for given in settings.inputs]
+    except OSError as error:
+        path = shown(Path(os.fsdecode(error.filename or "inputs")))
+        raise UnreadableSource(f"{path}: cannot be looked at ({error.strerror}); check its name and rights") from error
     names = [source.name for source in sources]
     for name in names:
         if names.count(name) > 1:
@@ -75,16 +81,24 @@ def shown(path: Path) -> str:
 
 
 def _source(given: InputSettings) -> Source:
-    # By its absolute path, so that a file named in two ways is read once.
-    found = {_absolute(path): path for pattern in given.paths for path in _matches(pattern, given)}
-    if not found:
-        raise UnreadableSource(f"{', '.join(given.paths)}: no file found that can be read as {given.kind}")
-    root = Path(os.path.commonpath([_base(pattern) for pattern in given.paths]))
+    found: dict[Path, Path] = {}
+    left_out: list[str] = []
+    for pattern in given.paths:
+        matches, unread = _matches(_expanded(pattern), pattern, given)
+        # By its absolute path, so that a file named in two ways is read once.
+        found |= {_absolute(path): path for path in matches}
+        left_out += [unread] if unread else []
+    root = Path(os.path.commonpath([_base(_expanded(pattern)) for pattern in given.paths]))
     files = tuple(
-        SourceFile(path, shown(absolute.relative_to(root)), _format(path, given))
-        for absolute, path in sorted(found.items())
+        SourceFile(found[absolute], shown(Path(os.path.relpath(absolute, root))), _format(found[absolute], given))
+        for absolute in _once(found, root)
     )
-    return Source(given.name or _usual_name(given, root), given, files)
+    return Source(given.name or _usual_name(given, root), given, files, tuple(left_out))
+
+
+def _expanded(pattern: str) -> Path:
+    # Not Path.expanduser: it raises for a user that there is not.
+    return Path(os.path.expanduser(pattern))  # noqa: PTH111
 
 
 def _absolute(path: Path) -> Path:
@@ -92,39 +106,107 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _matches(pattern: str, given: InputSettings) -> list[Path]:
-    path = Path(pattern).expanduser()
+def _once(paths: Iterable[Path], root: Path) -> list[Path]:
+    """Each file under one name, in order: its own rather than that of a link to it, then the shortest, the lowest."""
+    by_inode: dict[tuple[int, int], list[Path]] = {}
+    for path in paths:
+        status = path.stat()
+        by_inode.setdefault((status.st_dev, status.st_ino), []).append(path)
+    kept: list[Path] = []
+    real_root = root.resolve()
+    for same in by_inode.values():
+        # Hard links share their inode too, and are files of their own: only links lead to the same real path.
+        by_target: dict[Path, Path] = {}
+        for path in sorted(same, key=lambda path: (len(path.parts), path)):
+            target = path.resolve() if len(same) > 1 else path
+            is_itself = target == real_root / os.path.relpath(path, root)
+            by_target[target] = path if is_itself else by_target.get(target, path)
+        kept += by_target.values()
+    return sorted(kept)
+
+
+# --- matching ---------------------------------------------------------------------------------------------------------
+
+
+def _matches(path: Path, pattern: str, given: InputSettings) -> tuple[list[Path], str | None]:
+    """The files a path, folder or glob stands for, and what a folder holds besides."""
     if path.is_dir():
-        wanted = [p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path))]
-        return wanted if given.kind == FILE else [p for p in wanted if _can_read(p, given)]
-    if path.exists():
-        return [path]
-    # Not Path.glob: it also matches hidden files.
-    found = [Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()]  # noqa: PTH207
+        return _in_folder(path, pattern, given)
+    found = [path] if path.exists() else [match for match in map(Path, _globbed(path)) if _is_file(match)]
     if not found:
         raise UnreadableSource(f"{pattern}: no such file, folder or glob with a match")
-    return found
+    return found, None
 
 
-def _base(pattern: str) -> Path:
+def _in_folder(folder: Path, pattern: str, given: InputSettings) -> tuple[list[Path], str | None]:
+    files = [file for _, files in _walk(folder) for file in files]
+    found = [file for file in files if _can_read(file, given) and _is_file(file)]
+    unread: str | None = None
+    if given.format == "auto" and len(found) < len(files):
+        suffixes = sorted({file.suffix.lower() or "no suffix" for file in set(files) - set(found)})
+        count = len(files) - len(found)
+        unread = f"{pattern}: {count:,} file{'s' * (count > 1)} of no known kind ({', '.join(suffixes)})"
+    if not found:
+        there = unread.removeprefix(f"{pattern}: ") if unread else "nothing of it"
+        raise UnreadableSource(f"{pattern}: no file in it can be read as {given.kind}; it has {there}")
+    return found, unread
+
+
+def _walk(top: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """Each folder from `top` down with its files, hidden ones left out. Links are followed, but not into a folder that
+    they are in."""
+    waiting: list[tuple[Path, Path, frozenset[Path]]] = [(top, top.resolve(), frozenset())]
+    while waiting:
+        folder, real, above = waiting.pop()
+        above |= {real}
+        files: list[Path] = []
+        for entry in folder.iterdir():
+            if entry.name.startswith("."):
+                continue
+            if not entry.is_dir():
+                files.append(entry)
+                continue
+            below = entry.resolve() if entry.is_symlink() else real / entry.name
+            if below not in above:
+                waiting.append((entry, below, above))
+        yield folder, files
+
+
+def _globbed(pattern: Path) -> list[str]:
+    """As `glob.glob` does it, but `**` keeps out of loops of links. Not Path.glob: it also matches hidden files."""
+    parts = pattern.parts
+    if "**" not in parts:
+        return glob.glob(str(pattern))  # noqa: PTH207
+    at = parts.index("**")
+    rest = parts[at + 1 :] or ("*",)
+    tops = [Path(top) for top in glob.glob(str(Path(*parts[:at])))]  # noqa: PTH207
+    folders = [folder for top in tops if top.is_dir() for folder, _ in _walk(top)]
+    return [match for folder in folders for match in _globbed(Path(glob.escape(str(folder)), *rest))]
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file; a link that leads to none is an error, because what it stood for would be missed."""
+    if path.is_symlink() and not path.exists():
+        raise UnreadableSource(f"{shown(path)}: a link that leads to no file; mend it, or remove it")
+    return path.is_file()
+
+
+def _base(path: Path) -> Path:
     """The folder that names are relative to. It hangs on the pattern alone: a new file must not rename the others."""
-    path = Path(pattern).expanduser()
     if path.is_dir():
         return _absolute(path)
     if not path.exists():
-        fixed = next(n for n, part in enumerate(path.parts) if glob.has_magic(part))
+        fixed = next((n for n, part in enumerate(path.parts) if glob.has_magic(part)), -1)
         return _absolute(Path(*path.parts[:fixed]))
     return _absolute(path).parent
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
 def _can_read(path: Path, given: InputSettings) -> bool:
-    """In a folder: what the format asks for, or every suffix that is known where none is asked for."""
-    known = _FORMATS.get(path.suffix.lower())
-    return known is not None if given.format == "auto" else known == given.format
+    """In a folder: what the format asks for, or, where none is asked for, every suffix that is known and any file for
+    its bytes."""
+    if given.format != "auto":
+        return _FORMATS.get(path.suffix.lower()) == given.format
+    return given.kind == FILE or path.suffix.lower() in _FORMATS
 
 
 def _format(path: Path, given: InputSettings) -> str:
@@ -143,7 +225,7 @@ def _format(path: Path, given: InputSettings) -> str:
 
 def _usual_name(given: InputSettings, root: Path) -> str:
     """A single file goes by its name; a folder, a glob and a list go by the folder they lie in."""
-    path = Path(given.paths[0]).expanduser()
+    path = _expanded(given.paths[0])
     name = path.name if len(given.paths) == 1 and path.is_file() else root.name or "input"
     # Under the rules of a name that is set: see `settings.Name`.
     return re.sub(r"[\x00-\x1f\x7f]", "_", shown(Path(name)))[:200]

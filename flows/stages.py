@@ -53,7 +53,7 @@ def hash_rows(
     """Writes `keys.parquet`: every row with its hash and ids, without its text. A row without a time of its own was
     seen when the run started."""
     keys = (
-        pl.scan_parquet(loaded / "rows-*.parquet")
+        _scan(*sorted(loaded.glob("rows-*.parquet")))
         .pipe(with_content_hash, kinds=kinds)
         .pipe(with_ids, unchecked_scopes=settings.unchecked_scopes)
         .with_columns(pl.col("seen_at").fill_null(started_at))
@@ -74,7 +74,7 @@ def fold_exact(
     run_id: str,
 ) -> dict[str, Any]:
     """Writes what the night changes in each table: one file of appends and some of updates a table."""
-    rows, keys_on_disk = pl.scan_parquet(loaded / "rows-*.parquet"), pl.scan_parquet(hashed / "keys.parquet")
+    rows, keys_on_disk = _scan(*sorted(loaded.glob("rows-*.parquet"))), _scan(hashed / "keys.parquet")
     keys = keys_on_disk.select(_KEYS).collect(engine="streaming")
 
     repeats = repeats_of_an_id(keys).select("row")
@@ -104,15 +104,15 @@ def fold_exact(
     _new_canonicals(new).write_parquet(folder / "canonicals.parquet")
     folded_into_canonicals(folded, canonicals).write_parquet(folder / "canonicals-moved.parquet")
 
-    rejects = pl.concat([pl.read_parquet(loaded / "rejects.parquet"), refused]).with_columns(run_id=pl.lit(run_id))
+    rejects = pl.concat([_scan(loaded / "rejects.parquet").collect(), refused]).with_columns(run_id=pl.lit(run_id))
     known_rejects = warehouse.lookup(REJECTS.name, rejects["reject_id"], ["reject_id"], run=run)
-    rejects.join(known_rejects, on="reject_id", how="anti", maintain_order="left").write_parquet(
-        folder / "rejects.parquet"
-    )
+    new_rejects = rejects.join(known_rejects, on="reject_id", how="anti", maintain_order="left")
+    new_rejects.write_parquet(folder / "rejects.parquet")
     return {
         "tally": {
             "rows_in": rows_in,
             "rows_rejected": rejects.height,
+            "rejects_new": new_rejects.height,
             "occurrences_new": int(keys["is_new"].sum()),
             "occurrences_known": int(keys["is_new"].not_().sum()),
             "chunks_new": new.height,
@@ -120,6 +120,11 @@ def fold_exact(
         },
         "reasons": dict(rejects["reason"].value_counts(sort=True).iter_rows()),
     }
+
+
+def _scan(*paths: Path) -> pl.LazyFrame:
+    """The files as they are named: a folder may be called `b[1]`, which to Polars is a pattern."""
+    return pl.scan_parquet(list(paths), glob=False)
 
 
 def _sink(rows: pl.LazyFrame, path: Path) -> None:
@@ -210,10 +215,12 @@ def changes_in(folder: Path) -> list[Change]:
     ]
 
 
-def write_tables(folder: Path, *, warehouse: Warehouse, tally: Tally, settings: Settings) -> dict[str, int]:
+def write_tables(
+    folder: Path, *, warehouse: Warehouse, tally: Tally, reasons: dict[str, int], settings: Settings
+) -> dict[str, int]:
     """Writes the night's changes and returns the versions to publish, or DoesNotAddUp with nothing published."""
     check_rows(tally)
-    check_reject_share(tally, limit=settings.guard.max_reject_share)
+    check_reject_share(tally, reasons=reasons, limit=settings.guard.max_reject_share)
     before = warehouse.counts()
     for change in changes_in(folder):
         warehouse.apply(change)

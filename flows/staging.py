@@ -22,23 +22,29 @@ class Staging:
 
     def run(self, stage: str, work: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any], bool]:
         """The stage's folder, its result, and whether it was there already. `work` fills the folder it is given."""
-        done = self.folder / stage
-        if (done / _RESULT).exists():
-            return done, json.loads((done / _RESULT).read_text()), True
-        partial = self.folder / f"{stage}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        done, partial = self.folder / stage, self.folder / f"{stage}.partial"
+        if (known := _result(done)) is not None:
+            return done, known, True
+        # Also what has the name of a whole one without its result: someone emptied it by hand, or the power failed.
+        for remains in (done, partial):
+            shutil.rmtree(remains, ignore_errors=True)
         partial.mkdir(parents=True)
         result = work(partial)
         (partial / _RESULT).write_text(json.dumps(result))
         partial.rename(done)
         return done, result, False
 
-    def path(self, stage: str) -> Path:
-        return self.folder / stage
-
     def drop(self) -> None:
         """Remove what was staged: it is published, or was never to be."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _result(done: Path) -> dict[str, Any] | None:
+    try:
+        result: dict[str, Any] = json.loads((done / _RESULT).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return result
 
 
 def drop_others(root: Path, *, keep: str) -> None:

@@ -3,12 +3,16 @@
 A run writes its tables, each in its own commits, then appends one row to `runs` that names the version of every
 table. Readers open the tables at the versions of the latest such row. Versions that no run names are of a crashed
 run: the next writer goes back to the published ones first.
+
+Tables outlive the program that made them: a column the contract has gained is null in older versions, and a column
+or table that only a newer program knows stays as it is.
 """
 
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,12 +26,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.errors import NightfoldError
-from schemas.contract import Contract
-from schemas.tables import CANONICALS, CHUNKS, PUBLISHED_TABLES, RUNS
+from schemas.contract import Contract, ContractBroken
+from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PUBLISHED_TABLES, REJECTS, RUNS
 from schemas.terms import PUBLISHED, ROLLED_BACK
 
 _CONTRACTS = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
-_INDEXED = {"chunks": "chunk_id", "occurrences": "occurrence_id", "canonicals": "canonical_id"}
+_JSON = ("actions", "stage_seconds", "table_versions", "settings")
+# What each night looks up by key.
+_INDEXED = (CHUNKS, OCCURRENCES, CANONICALS, REJECTS)
 _UPDATE_SLICE_ROWS = 100_000
 # Up to so many keys are looked up through the index. Ids are random, so more of them touch every page of it, and
 # reading the key column through is as cheap.
@@ -42,7 +48,31 @@ _COMPACT_FROM_FRAGMENTS = 40
 
 
 class NoSuchRun(NightfoldError):
-    """A run that does not exist, or that cannot be gone back to."""
+    """A run that does not exist, or more than one that could be meant."""
+
+
+class NotWritten(NightfoldError):
+    """The disk is full, or a folder may not be written to."""
+
+
+class TableDamaged(NightfoldError):
+    """A table that is there and cannot be read, or has lost a version that was published."""
+
+
+def _why(error: Exception) -> str:
+    """Lance's own words in one line, without the place in its source."""
+    return str(error).splitlines()[0].split(", /")[0]
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NotWritten(
+            f"warehouse: cannot be written: {_why(error)}; what was published before still stands. Make room, or see "
+            "to who owns the folder, and run again"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -82,41 +112,49 @@ class Change:
 
 
 class Warehouse:
-    """The tables under one location: a folder, or the URI of an object store."""
+    """The tables under one location. Only the lock, the staging and the mart need it to be a folder."""
 
     def __init__(self, location: str) -> None:
-        self.location = location.rstrip("/")
+        if "://" in location:
+            raise NightfoldError(f"[warehouse] path = {location!r}: object stores are not supported yet; name a folder")
+        if not location.strip():
+            raise NightfoldError(f"[warehouse] path = {location!r}: names no folder")
+        self.location = str(Path(location).expanduser())
 
     @property
     def folder(self) -> Path:
         """The local folder of lock, staging and mart."""
-        if "://" in self.location:
-            raise NightfoldError(
-                f"[warehouse] path = {self.location!r}: object stores are not supported yet; name a folder"
-            )
         return Path(self.location)
 
     def _uri(self, table: str) -> str:
         return f"{self.location}/{table}.lance"
 
-    def _exists(self, table: str) -> bool:
+    def _find(self, table: str, version: int | None = None) -> lance.LanceDataset | None:
+        """The table, None where there is none yet. One that is there but damaged is not one that is missing: to take
+        it so would be to start from nothing over it."""
         try:
-            lance.dataset(self._uri(table))
-        except (ValueError, FileNotFoundError):
-            return False
-        return True
+            return lance.dataset(self._uri(table), version=version)
+        except (ValueError, OSError) as error:
+            if "was not found" in str(error):
+                return None
+            raise TableDamaged(
+                f"{self._uri(table)}: cannot be read: {_why(error)}; restore the warehouse folder from a backup"
+            ) from None
 
     # ---- runs
 
     def runs(self) -> list[Run]:
-        """Every run on record, oldest first."""
-        if not self._exists(RUNS.name):
-            return []
-        rows = lance.dataset(self._uri(RUNS.name)).to_table().to_pylist()
-        for row in rows:
-            for name in ("actions", "stage_seconds", "table_versions", "settings"):
-                row[name] = json.loads(row[name])
-        return sorted((Run(**row) for row in rows), key=lambda run: run.run_id)
+        """Every run on record, in the order of their commits, which no clock set back can change."""
+        dataset = self._find(RUNS.name)
+        runs: dict[str, Run] = {}
+        for row in dataset.to_table().to_pylist() if dataset is not None else []:
+            values = {each.name: row.get(each.name) for each in fields(Run)}
+            run = Run(**{**values, **{name: json.loads(row.get(name) or "{}") for name in _JSON}})
+            # On record twice: it failed, and was then taken up again. What was published stays published.
+            if run.is_readable or run.run_id not in runs:
+                runs.pop(run.run_id, None)
+                runs[run.run_id] = run
+        return list(runs.values())
 
     def published(self) -> Run | None:
         """The run whose versions readers open; None before the first."""
@@ -131,14 +169,20 @@ class Warehouse:
             raise NoSuchRun(f"{run_id}: {what}; `nightfold runs list` shows them")
         return (exact or found)[0]
 
+    @_writing()
     def commit(self, run: Run) -> None:
         """Append the run to `runs`: the one commit that publishes it."""
-        row = asdict(run)
-        for name in ("actions", "stage_seconds", "table_versions", "settings"):
-            row[name] = json.dumps(row[name], sort_keys=True, default=str)
-        rows = RUNS.check(pl.DataFrame([row], schema=RUNS.dtypes))
-        mode = "append" if self._exists(RUNS.name) else "create"
-        lance.write_dataset(rows.to_arrow().cast(RUNS.shape), self._uri(RUNS.name), mode=mode)
+        row = {**asdict(run), **{name: json.dumps(getattr(run, name), sort_keys=True, default=str) for name in _JSON}}
+        rows = RUNS.check(pl.DataFrame([row], schema=RUNS.dtypes)).to_arrow().cast(RUNS.shape)
+        # Lance leaves its files to the page cache: a run must not be on record before what it names is on disk.
+        os.sync()
+        dataset = self._find(RUNS.name)
+        if dataset is None:
+            lance.write_dataset(rows, self._uri(RUNS.name), mode="create")
+        else:
+            _grow(dataset, RUNS)
+            lance.write_dataset(rows, self._uri(RUNS.name), mode="append")
+        os.sync()
 
     # ---- reading
 
@@ -146,11 +190,22 @@ class Warehouse:
         """The table as the run published it, the latest published one where none is given; None before there is one."""
         run = run or self.published()
         version = None if run is None else run.table_versions.get(table)
-        return None if version is None else lance.dataset(self._uri(table), version=version)
+        if run is None or version is None:
+            return None
+        dataset = self._find(table, version)
+        if dataset is None:
+            raise TableDamaged(
+                f"{self._uri(table)}: version {version}, which run {run.run_id} published, is gone; go back to a run "
+                "that is still whole (`nightfold runs rollback`), or restore the warehouse folder from a backup"
+            )
+        return dataset
 
     def head(self, table: str) -> lance.LanceDataset:
         """The table as it stands for the writer, unpublished changes included."""
-        return lance.dataset(self._uri(table))
+        dataset = self._find(table)
+        if dataset is None:
+            raise TableDamaged(f"{self._uri(table)}: no such table; restore the warehouse folder from a backup")
+        return dataset
 
     def lookup(self, table: str, keys: pl.Series, columns: list[str], *, run: Run | None) -> pl.DataFrame:
         """The run's rows whose key is one of `keys`. Costs by the keys where they are few, in bounded memory."""
@@ -159,50 +214,49 @@ class Warehouse:
         dataset = self.open(table, run) if run else None
         if dataset is None or not keys.len() or not dataset.count_rows():
             return contract.empty().select(columns)
-        wanted = pl.DataFrame({key: keys.unique()})
-        if wanted.height <= _LOOKUP_FEW:
-            listed = ",".join(f"'{value}'" for value in wanted[key])  # derived ids: hex and nothing else
-            return _frame(dataset.to_table(columns=columns, filter=f"{key} in ({listed})")).select(columns)
-        matched = _matching(dataset, [key], wanted)
-        if columns == [key]:
-            return matched.select(key)
-        if matched.height <= dataset.count_rows() * _TAKE_SHARE:
-            return _frame(dataset.take(matched["place"].to_arrow(), columns=columns)).select(columns)
-        return _matching(dataset, columns, wanted).select(columns)
+        rows = _having(
+            dataset, pl.DataFrame({key: keys.unique()}), [name for name in columns if name in dataset.schema.names]
+        )
+        gained = [name for name in columns if name not in rows.columns]
+        return rows.with_columns(pl.lit(None, dtype=contract.dtypes[name]).alias(name) for name in gained).select(
+            columns
+        )
 
     # ---- writing; the caller holds the lock
 
+    @_writing()
     def begin(self) -> Run | None:
         """Makes every table stand at its published version, whatever a crashed run left; returns that run."""
         run = self.published()
         for contract in PUBLISHED_TABLES:
-            version = run.table_versions.get(contract.name) if run else None
-            if version is None:
-                mode = "overwrite" if self._exists(contract.name) else "create"
+            published = self.open(contract.name, run) if run else None
+            if published is None:
+                mode = "create" if self._find(contract.name) is None else "overwrite"
                 lance.write_dataset(contract.shape.empty_table(), self._uri(contract.name), mode=mode)
-            elif self.head(contract.name).version != version:
-                lance.dataset(self._uri(contract.name), version=version).restore()
+            elif self.head(contract.name).version != published.version:
+                published.restore()
+            _grow(self.head(contract.name), contract)
         return run
 
+    @_writing()
     def apply(self, change: Change) -> None:
         """Appends and updates one table. Nobody sees it before the run is committed."""
         contract, uri = _CONTRACTS[change.table], self._uri(change.table)
         # Updates first: while every row is in the key's index, they cost by the rows they change.
         for updates in change.updates:
-            for rows in _slices(updates, _UPDATE_SLICE_ROWS):
+            for rows in _slices(updates, _UPDATE_SLICE_ROWS) if _row_count(updates) else ():
                 builder = self.head(change.table).merge_insert(list(contract.key))
                 builder.when_matched_update_all().execute(_typed(rows, contract))
         if change.appends is not None and _row_count(change.appends):
-            reader = pa.RecordBatchReader.from_batches(contract.shape, _batches(change.appends, contract))
-            lance.write_dataset(reader, uri, mode="append")
+            _append(change.appends, contract, uri)
 
+    @_writing()
     def tend(self) -> None:
-        """Keeps the tables quick to read: keys indexed, new rows in the index, small fragments joined."""
-        for table, key in _INDEXED.items():
-            dataset = self.head(table)
-            if len(dataset.get_fragments()) >= _COMPACT_FROM_FRAGMENTS:
-                dataset.optimize.compact_files()
-                dataset = self.head(table)
+        """Keeps the tables quick to read: small fragments joined, keys indexed, new rows in the index."""
+        for contract in PUBLISHED_TABLES:
+            _compact(self.head(contract.name))
+        for contract in _INDEXED:
+            dataset, key = self.head(contract.name), contract.key[0]
             rows = dataset.count_rows()
             index = next((index.name for index in dataset.describe_indices() if key in index.field_names), None)
             if index is None:
@@ -212,8 +266,11 @@ class Warehouse:
                 dataset.optimize.optimize_indices()
 
     def versions(self) -> dict[str, int]:
-        """The version of each table as it stands for the writer."""
-        return {contract.name: self.head(contract.name).version for contract in PUBLISHED_TABLES}
+        """The version of each table as it stands for the writer; of tables that only a newer program knows, the
+        published one, so that a night of this program does not lose them."""
+        published = self.published()
+        ours = {contract.name: self.head(contract.name).version for contract in PUBLISHED_TABLES}
+        return {**(published.table_versions if published else {}), **ours}
 
     def counts(self) -> dict[str, int]:
         """Rows by table as they stand for the writer, and the occurrences that chunks and canonicals claim."""
@@ -225,29 +282,60 @@ class Warehouse:
             counts[f"occurrences of {table}"] = claimed
         return counts
 
+    @_writing()
     def prune(self, *, keep_runs: int) -> int:
-        """Drops table versions that none of the last `keep_runs` readable runs names; returns how many."""
-        kept = [run for run in self.runs() if run.is_readable][-keep_runs:]
+        """Drops table versions that none of the last `keep_runs` readable runs names; returns how many.
+
+        `runs` keeps every row and only its latest version.
+        """
+        kept = [run.table_versions for run in self.runs() if run.is_readable][-keep_runs:]
+        _compact(self.head(RUNS.name))
         dropped = 0
-        for contract in PUBLISHED_TABLES:
-            named = {run.table_versions.get(contract.name) for run in kept}
-            dataset = self.head(contract.name)
-            stale = [
-                v["version"]
-                for v in dataset.versions()
-                if v["version"] not in named and v["version"] != dataset.version
-            ]
-            if stale:
-                dataset.cleanup_old_versions(versions=stale)
-                dropped += len(stale)
+        for contract in (*PUBLISHED_TABLES, RUNS):
+            named = {versions[contract.name] for versions in kept if contract.name in versions}
+            dropped += _drop_versions(self.head(contract.name), keep=named)
         return dropped
 
     def can_restore(self, run: Run) -> bool:
         """True while every version the run names is still there."""
         return run.is_readable and all(
-            version in {v["version"] for v in self.head(table).versions()}
-            for table, version in run.table_versions.items()
+            self._find(table, version) is not None for table, version in run.table_versions.items()
         )
+
+
+def _grow(dataset: lance.LanceDataset, contract: Contract) -> None:
+    """Gives the table the columns that its contract has gained since it was made, null in every row."""
+    gained = [field for field in contract.shape if field.name not in dataset.schema.names]
+    if gained:
+        dataset.add_columns(pa.schema(gained))
+
+
+def _compact(dataset: lance.LanceDataset) -> None:
+    if len(dataset.get_fragments()) >= _COMPACT_FROM_FRAGMENTS:
+        dataset.optimize.compact_files()
+
+
+def _drop_versions(dataset: lance.LanceDataset, *, keep: set[int]) -> int:
+    keep = {*keep, dataset.version}
+    stale = [each["version"] for each in dataset.versions() if each["version"] not in keep]
+    if stale:
+        # Also the files of writes that never became a version: under the lock, no write is under way.
+        dataset.cleanup_old_versions(versions=stale, delete_unverified=True)
+    return len(stale)
+
+
+def _having(dataset: lance.LanceDataset, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """The rows whose key is one of `wanted`, by the way that reads least."""
+    key = wanted.columns[0]
+    if wanted.height <= _LOOKUP_FEW:
+        listed = ",".join(f"'{value}'" for value in wanted[key])  # derived ids: hex and nothing else
+        return _frame(dataset.to_table(columns=columns, filter=f"{key} in ({listed})")).select(columns)
+    matched = _matching(dataset, [key], wanted)
+    if columns == [key]:
+        return matched.select(key)
+    if matched.height <= dataset.count_rows() * _TAKE_SHARE:
+        return _frame(dataset.take(matched["place"].to_arrow(), columns=columns)).select(columns)
+    return _matching(dataset, columns, wanted).select(columns)
 
 
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
@@ -270,10 +358,26 @@ def _row_count(path: Path) -> int:
     return int(pq.read_metadata(path).num_rows)
 
 
-def _batches(path: Path, contract: Contract) -> Iterator[pa.RecordBatch]:
-    """The rows of a staged file in the table's shape, each batch checked on the way."""
-    for rows in _slices(path, _UPDATE_SLICE_ROWS):
-        yield from contract.check(rows).to_arrow().cast(contract.shape).to_batches()
+def _append(path: Path, contract: Contract, uri: str) -> None:
+    """Appends the rows of a staged file, each slice checked on the way; all of them, or none and ContractBroken."""
+    broken: list[ContractBroken] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for rows in _slices(path, _UPDATE_SLICE_ROWS):
+            try:
+                checked = contract.check(rows)
+            except ContractBroken as error:
+                broken.append(error)
+                raise
+            yield from checked.select(contract.columns).to_arrow().cast(contract.shape).to_batches()
+
+    try:
+        lance.write_dataset(pa.RecordBatchReader.from_batches(contract.shape, batches()), uri, mode="append")
+    except OSError:
+        # What goes wrong in the batches comes back as an error of Lance's, with our traceback for its text.
+        if broken:
+            raise broken[0] from None
+        raise
 
 
 def _slices(path: Path, rows: int) -> Iterator[pl.DataFrame]:

@@ -129,6 +129,13 @@ def _settled_scope(
     missing = [name for name in mapping.scope_by if name not in columns]
     if mapping.scope_by and not missing:
         return None, mapping.scope_by
+    spelt = {name.lower(): name for name in columns}
+    for name in missing:
+        if name.lower() in spelt:
+            raise MissingColumn(
+                f"no scope column {name!r}, but one called {spelt[name.lower()]!r}; name it as it is spelt with "
+                "--scope-column or scope_by"
+            )
     # The default stands in for a source without scopes, never for a part of them: that would tear down the wall.
     if default_scope is not None and len(missing) == len(mapping.scope_by):
         return default_scope, ()

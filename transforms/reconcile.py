@@ -13,6 +13,7 @@ class Tally:
 
     rows_in: int
     rows_rejected: int
+    rejects_new: int
     occurrences_new: int
     occurrences_known: int
     chunks_new: int
@@ -40,6 +41,7 @@ def check_tables(counts: dict[str, int], *, before: dict[str, int], tally: Tally
         "chunks": before["chunks"] + tally.chunks_new,
         "occurrences": before["occurrences"] + tally.occurrences_new,
         "canonicals": counts["chunks"] - counts["variants"],
+        "rejects": before["rejects"] + tally.rejects_new,
         "occurrences of chunks": counts["occurrences"],
         "occurrences of canonicals": counts["occurrences"],
     }
@@ -48,11 +50,12 @@ def check_tables(counts: dict[str, int], *, before: dict[str, int], tally: Tally
             raise DoesNotAddUp(f"{name}: expected {wanted:,}, the tables hold {counts[name]:,}; nothing was published")
 
 
-def check_reject_share(tally: Tally, *, limit: float) -> None:
+def check_reject_share(tally: Tally, *, reasons: dict[str, int], limit: float) -> None:
     """No more than `limit` of the rows were refused: a mapping gone wrong must not pass for a quiet night."""
     if tally.rows_in and tally.rows_rejected / tally.rows_in > limit:
+        why = ", ".join(f"{count:,} {rule}" for rule, count in reasons.items())
         raise DoesNotAddUp(
-            f"{tally.rows_rejected:,} of {tally.rows_in:,} rows were rejected, more than [guard] "
-            f"max_reject_share = {limit}; nothing was published. See the reasons above, mend the input or its "
-            "column mapping, or raise the limit"
+            f"{tally.rows_rejected:,} of {tally.rows_in:,} rows were rejected ({why}), more than [guard] "
+            f"max_reject_share = {limit}; nothing was published. Mend the input or its column mapping, or raise the "
+            "limit; --dry-run shows what each change does"
         )

@@ -96,6 +96,14 @@ def test_half_a_character_of_utf_16_is_refused(save: Save) -> None:
         read_document(save("a.txt", codecs.BOM_UTF16_LE + b"a\x00b"))
 
 
+def test_utf_16_without_its_mark_is_refused_and_a_stray_nul_is_not(save: Save) -> None:
+    path = save("a.txt", "plain words".encode("utf-16-le"))
+    with pytest.raises(UnreadableDocument) as refused:
+        read_document(path)
+    assert str(refused.value) == f"{path}: has a NUL beside its letters, as UTF-16 has them; save the file as UTF-8"
+    assert read_document(save("b.txt", "a stray\0 NUL")) == "a stray\0 NUL"
+
+
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html"])
 def test_an_empty_file_is_an_empty_text(save: Save, name: str) -> None:
     assert read_document(save(name, b"")) == ""

@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from flows import mart, stages
 from flows import night as night_module
 from flows.console import Progress
-from flows.errors import NightfoldError
+from flows.errors import NightfoldError, UnreadableSource
 from flows.load import load_sources
+from flows.mart import MartNotWritten
 from flows.night import NothingPublished, night, rollback
+from flows.sources import Source, find_sources
 from flows.warehouse import Warehouse
 from schemas.contract import ContractBroken
 from tests import oracle
@@ -194,7 +197,7 @@ def test_tables_that_break_their_contract_publish_nothing(
 def test_too_many_rejects_publish_nothing(tmp_path: Path) -> None:
     rows = rows_of(("acme", " "), ("acme", "\u00a0"), ("acme", "x"))
     with pytest.raises(
-        NothingPublished, match=r"^2 of 3 rows were rejected, more than \[guard\] max_reject_share = 0.5"
+        NothingPublished, match=r"^2 of 3 rows were rejected \(2 text_is_not_empty\), more than \[guard\]"
     ):
         run_night(tmp_path / "w", given_as(tmp_path / "a", rows))
     run_night(tmp_path / "w", given_as(tmp_path / "b", rows), guard={"max_reject_share": 1.0})
@@ -316,3 +319,77 @@ def test_no_scope_can_imitate_another(rows: list[tuple[str, str]]) -> None:
     )
     ids = frame.lazy().pipe(with_ids, unchecked_scopes=[]).collect()
     assert ids.select("scope", "chunk_id").unique().height == ids["chunk_id"].n_unique()
+
+
+def test_a_mart_that_cannot_be_written_leaves_the_run_published_and_the_next_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse(str(tmp_path / "w"))
+    first = given_as(tmp_path / "a", rows_of(("acme", "x")))
+
+    def fails(*args: Any, **options: Any) -> str:
+        raise MartNotWritten("mart.duckdb: cannot be written")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mart, "refresh", fails)
+        with pytest.raises(MartNotWritten):
+            run_night(tmp_path / "w", first)
+    assert [run.status for run in warehouse.runs()] == ["published"]
+    run_night(tmp_path / "w", first)
+    last = warehouse.published()
+    assert last is not None
+    assert mart.shown_run(tmp_path / "w" / "mart.duckdb") == last.run_id
+
+
+def test_whoever_opens_a_table_by_its_name_sees_what_is_published_after_a_failure_and_a_rollback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse(str(tmp_path / "w"))
+    first = run_night(tmp_path / "w", given_as(tmp_path / "a", rows_of(("acme", "x")))).run
+    second = given_as(tmp_path / "b", rows_of(("acme", "x"), ("acme", "y")))
+
+    def does_not_add_up(*args: Any, **options: Any) -> None:
+        raise DoesNotAddUp("chunks: expected 1")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "check_tables", does_not_add_up)
+        with pytest.raises(NothingPublished):
+            run_night(tmp_path / "w", second)
+    assert warehouse.head("chunks").count_rows() == 1
+    run_night(tmp_path / "w", second)
+    rollback(settings_of(tmp_path / "w"), first.run_id, progress=Progress(quiet=True))
+    assert warehouse.head("chunks").count_rows() == 1
+
+
+def test_a_file_that_is_gone_after_the_folder_was_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_rows = given_as(tmp_path / "a", rows_of(("acme", "x")))
+
+    def then_deleted(settings: Any) -> list[Source]:
+        sources = find_sources(settings)
+        sources[0].files[0].path.unlink()
+        return sources
+
+    monkeypatch.setattr(night_module, "find_sources", then_deleted)
+    with pytest.raises(UnreadableSource, match=r"part-0.parquet: gone since the folder was listed"):
+        run_night(tmp_path / "w", given_rows)
+
+
+def test_folders_whose_names_look_like_patterns_are_folders(tmp_path: Path) -> None:
+    given_rows = given_as(tmp_path / "in", rows_of(("acme", "x"), ("acme", "x")))
+    for _ in range(2):
+        run_night(tmp_path / "b[1]*{x}", given_rows)
+    assert published(tmp_path / "b[1]*{x}", "chunks")["text"].to_list() == ["x"]
+
+
+def test_a_dry_run_refuses_what_the_run_would(tmp_path: Path) -> None:
+    refused = settings_of(tmp_path / "w", given_as(tmp_path / "a", rows_of(("acme", " "))))
+    with pytest.raises(NothingPublished, match=r"^1 of 1 rows were rejected"):
+        night(refused, progress=Progress(quiet=True), dry_run=True)
+
+
+def test_a_rollback_in_a_folder_without_runs_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(NightfoldError, match="no such run"):
+        rollback(settings_of(tmp_path / "w"), "2026", progress=Progress(quiet=True))
+    assert not (tmp_path / "w").exists()

@@ -79,6 +79,12 @@ def test_a_source_without_scope_columns_goes_to_the_default_scope() -> None:
     assert (settled.scope, settled.scope_by) == ("default", ())
 
 
+@pytest.mark.parametrize("spelt", ["WS", "Ws"])
+def test_a_scope_column_spelt_in_another_case_never_falls_back_to_the_default(spelt: str) -> None:
+    with pytest.raises(MissingColumn, match=f"^no scope column 'ws', but one called '{spelt}'; name it as it is spelt"):
+        resolved(map_of(scope=None, scope_by=("ws",)), ["text", spelt], default_scope="default")
+
+
 def test_a_scope_that_is_there_in_part_never_falls_back_to_the_default() -> None:
     with pytest.raises(MissingColumn, match=r"no scope column 'ws'; .* there are tenant, text$"):
         resolved(map_of(scope=None, scope_by=("tenant", "ws")), ["tenant", "text"], default_scope="default")

@@ -1,0 +1,152 @@
+"""The tables others rely on: their names and columns stay, and every one says what it is."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pytest
+
+from schemas.contract import Contract, ContractBroken
+from schemas.rows import ROWS
+from schemas.tables import (
+    CANONICALS,
+    CHUNKS,
+    CONTRADICTIONS,
+    LINKS,
+    OCCURRENCES,
+    PAIRS,
+    PUBLISHED_TABLES,
+    REJECTS,
+    RUNS,
+    VARIANTS,
+    about_column,
+)
+
+ALL = (*PUBLISHED_TABLES, RUNS)
+EACH = pytest.mark.parametrize("contract", ALL, ids=lambda contract: contract.name)
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+ID, OTHER, HASH = "0" * 32, "1" * 32, "a" * 64
+
+# The columns other systems read. A table may gain some; to lose or rename one breaks them.
+RELIED_ON = {
+    "chunks": "chunk_id scope kind content_hash text metadata source_doc_id canonical_id action completion_status "
+    "embedding_model embedding_version occurrences first_seen_at last_seen_at superseded_by",
+    "occurrences": "occurrence_id chunk_id scope source source_row_id parsed_spec_id run_id seen_at",
+    "canonicals": "canonical_id scope chunk_id variants occurrences first_seen_at last_seen_at",
+    "variants": "chunk_id canonical_id relation similarity confidence decided_by reason run_id",
+    "pairs": "left_id right_id scope similarity relation confidence evidence run_id",
+    "links": "left_id right_id relation run_id",
+    "contradictions": "left_id right_id evidence status run_id",
+    "pending_reviews": "review_id chunk_id candidates reason queued_at reviewed_at reviewed_by decision notes",
+    "review_decisions": "decision_id review_id decision target_canonical_id reviewer notes decided_at",
+    "rejects": "source source_row_id reason run_id",
+    "runs": "run_id started_at published_at status rows_in actions stage_seconds recall_measured table_versions "
+    "settings",
+}
+# A row that keeps every rule of its table, and changes that each break one.
+KEPT: dict[str, dict[str, Any]] = {
+    "chunks": {
+        "chunk_id": ID, "scope": "acme", "kind": "text", "content_hash": HASH, "canonical_id": ID,
+        "action": "stored_as_new", "completion_status": "incomplete", "occurrences": 1, "first_seen_at": NOW,
+        "last_seen_at": NOW,
+    },
+    "occurrences": {
+        "occurrence_id": ID, "chunk_id": ID, "scope": "acme", "source": "corpus", "source_row_id": "1",
+    },
+    "canonicals": {"canonical_id": ID, "chunk_id": ID, "variants": 0, "occurrences": 1},
+    "variants": {"chunk_id": ID, "relation": "equivalent"},
+    "pairs": {"left_id": ID, "right_id": OTHER, "similarity": 1.0, "relation": "distinct"},
+    "links": {"left_id": ID, "right_id": OTHER, "relation": "complementary"},
+    "contradictions": {"left_id": ID, "right_id": OTHER},
+    "rejects": {"reject_id": ID, "source": "corpus", "locator": "a.csv:1", "reason": "text_is_present"},
+    "runs": {"run_id": "20260131T020000.000000Z", "status": "published"},
+}  # fmt: skip
+BROKEN = [
+    (CHUNKS, {"chunk_id": "0" * 31}, "chunk_id_is_derived"),
+    (CHUNKS, {"chunk_id": "G" * 32}, "chunk_id_is_derived"),
+    (CHUNKS, {"chunk_id": ID + "\n"}, "chunk_id_is_derived"),
+    (CHUNKS, {"scope": " "}, "scope_is_present"),
+    (CHUNKS, {"scope": None}, "scope_is_present"),
+    (CHUNKS, {"kind": "song"}, "kind_is_known"),
+    (CHUNKS, {"content_hash": "A" * 64}, "content_hash_is_sha256"),
+    (CHUNKS, {"canonical_id": None}, "canonical_id_is_present"),
+    (CHUNKS, {"action": "lost"}, "action_is_known"),
+    (CHUNKS, {"completion_status": "done"}, "completion_is_known"),
+    (CHUNKS, {"occurrences": 0}, "has_an_occurrence"),
+    (CHUNKS, {"last_seen_at": datetime(2025, 1, 1, tzinfo=UTC)}, "seen_in_order"),
+    (OCCURRENCES, {"occurrence_id": "x"}, "occurrence_id_is_derived"),
+    (OCCURRENCES, {"chunk_id": None}, "chunk_id_is_derived"),
+    (OCCURRENCES, {"scope": ""}, "scope_is_present"),
+    (OCCURRENCES, {"source": ""}, "source_is_present"),
+    (OCCURRENCES, {"source_row_id": None}, "source_row_id_is_present"),
+    (CANONICALS, {"canonical_id": "x"}, "canonical_id_is_derived"),
+    (CANONICALS, {"chunk_id": "x"}, "chunk_id_is_derived"),
+    (CANONICALS, {"variants": -1}, "variants_not_negative"),
+    (CANONICALS, {"variants": 1}, "more_occurrences_than_variants"),
+    (VARIANTS, {"relation": "alike"}, "relation_is_known"),
+    (PAIRS, {"right_id": ID}, "left_below_right"),
+    (PAIRS, {"similarity": -1.1}, "similarity_is_cosine"),
+    (PAIRS, {"relation": None}, "relation_is_known"),
+    (LINKS, {"left_id": OTHER, "right_id": ID}, "left_below_right"),
+    (LINKS, {"relation": "alike"}, "relation_is_known"),
+    (CONTRADICTIONS, {"left_id": OTHER}, "left_below_right"),
+    (REJECTS, {"reject_id": None}, "reject_id_is_derived"),
+    (REJECTS, {"source": ""}, "source_is_present"),
+    (REJECTS, {"locator": None}, "locator_is_present"),
+    (REJECTS, {"reason": ""}, "reason_is_present"),
+    (RUNS, {"run_id": ""}, "run_id_is_present"),
+    (RUNS, {"status": "running"}, "status_is_known"),
+]
+
+
+def row_of(contract: Contract, **changed: Any) -> pl.DataFrame:
+    return contract.shaped(pl.DataFrame([{**KEPT[contract.name], **changed}]))
+
+
+def test_every_table_of_the_design_is_there() -> None:
+    assert {contract.name for contract in ALL} == set(RELIED_ON)
+
+
+@EACH
+def test_the_columns_others_rely_on_are_there(contract: Contract) -> None:
+    assert set(RELIED_ON[contract.name].split()) <= set(contract.columns)
+
+
+@EACH
+def test_every_table_and_column_says_what_it_holds(contract: Contract) -> None:
+    assert contract.about
+    assert all(about_column(contract, column) for column in contract.columns)
+
+
+@EACH
+def test_a_key_is_of_the_table_and_no_column_is_there_twice(contract: Contract) -> None:
+    assert set(contract.key) <= set(contract.columns)
+    assert len(set(contract.columns)) == len(contract.columns)
+
+
+@EACH
+def test_every_column_may_be_null_so_that_a_table_can_gain_one(contract: Contract) -> None:
+    assert all(field.nullable for field in contract.shape)
+
+
+def test_a_column_without_a_word_about_it_says_nothing() -> None:
+    assert about_column(ROWS, "scope") == ""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_row_that_keeps_every_rule_passes(name: str) -> None:
+    contract = next(contract for contract in ALL if contract.name == name)
+    assert contract.check(row_of(contract)).height == 1
+
+
+@pytest.mark.parametrize(("contract", "changed", "rule"), BROKEN)
+def test_a_row_that_breaks_a_rule_is_refused_under_its_name(
+    contract: Contract, changed: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises(ContractBroken, match=f"^{contract.name}: 1 of 1 rows break the rule {rule}$"):
+        contract.check(row_of(contract, **changed))
+
+
+def test_every_rule_is_broken_by_a_test() -> None:
+    rules = {(contract.name, rule) for contract in ALL for rule in contract.rules}
+    assert rules == {(contract.name, rule) for contract, _, rule in BROKEN}

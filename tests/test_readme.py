@@ -1,0 +1,95 @@
+"""What the README says is so: its SQL and its commands run, and every file it points to is there."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from flows.console import Progress
+from flows.night import night
+from flows.settings import load_settings
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Where the servers and workers are started that the README tells to leave running.
+STARTED_IN = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of the README in that language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def command_lines() -> list[str]:
+    lines = [line.split("   #")[0].strip() for block in blocks("sh") for line in block.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder like a clone after `make run`: the sample, its settings, and the published night."""
+    folder = tmp_path_factory.mktemp("clone")
+    shutil.copytree(ROOT / "data" / "sample", folder / "data" / "sample")
+    shutil.copy(ROOT / "nightfold.toml", folder)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        night(load_settings(), progress=Progress(quiet=True))
+        yield folder
+
+
+@pytest.mark.parametrize("query", blocks("sql"))
+def test_the_sql_of_the_readme_answers(clone: Path, query: str) -> None:
+    with duckdb.connect(str(clone / "data/warehouse/mart.duckdb"), read_only=True) as mart:
+        for statement in mart.extract_statements(query):
+            assert mart.execute(statement).fetchall(), statement.query
+
+
+@pytest.mark.parametrize("line", [line for line in command_lines() if line.startswith("nightfold ")])
+def test_the_commands_of_the_readme_run(clone: Path, tmp_path: Path, line: str) -> None:
+    folder = tmp_path / "here"
+    shutil.copytree(clone, folder)
+    if line.startswith("nightfold run "):
+        line += " --direct"  # under Prefect it is run elsewhere, and takes its time to start
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.xdist_group("prefect")
+@pytest.mark.usefixtures("prefect_worker")
+@pytest.mark.parametrize("line", [line for line in command_lines() if line.startswith("prefect deployment run ")])
+def test_the_runs_of_deployments_in_the_readme_are_taken(line: str) -> None:
+    asked = [sys.executable, "-m", *shlex.split(line), "--start-in", "10 hours"]  # taken, and never carried out
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_other_command_of_the_readme_is_one_that_is_run_somewhere() -> None:
+    for line in command_lines():
+        words = shlex.split(line, comments=True)
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", MAKEFILE, re.MULTILINE), line
+        elif words[0] == "prefect" and words[1] != "deployment":
+            assert ", ".join(f'"{word}"' for word in words[1:]) in STARTED_IN, line
+        else:
+            assert words[0] in ("nightfold", "prefect", "export"), line
+
+
+def test_every_file_the_readme_points_to_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
