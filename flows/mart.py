@@ -183,23 +183,29 @@ def _fill_runs(mart: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
 
 
 def _apply(mart: duckdb.DuckDBPyConnection, change: Change) -> None:
-    contract = _TABLES[change.table]
-    if change.appends is not None:
-        with _staged(mart, change.appends):
-            mart.execute(f"insert into {change.table} by name from staged")
+    contract, table = _TABLES[change.table], change.table
+    same_key = " and ".join(f"{table}.{key} = staged.{key}" for key in contract.key)
     for updates in change.updates:
         with _staged(mart, updates) as columns:
-            same_key = " and ".join(f"{change.table}.{key} = staged.{key}" for key in contract.key)
-            moved = ", ".join(f"{name} = staged.{name}" for name in columns if name not in contract.key)
-            mart.execute(f"update {change.table} set {moved} from staged where {same_key}")
+            if set(contract.columns) <= set(columns):
+                mart.execute(f"delete from {table} using staged where {same_key}")
+                mart.execute(f"insert into {table} by name from staged")
+            elif columns:
+                moved = ", ".join(f"{name} = staged.{name}" for name in columns if name not in contract.key)
+                mart.execute(f"update {table} set {moved} from staged where {same_key}")
+    if change.appends is not None:
+        with _staged(mart, change.appends) as columns:
+            if columns:
+                mart.execute(f"insert into {table} by name from staged")
 
 
 @contextlib.contextmanager
 def _staged(mart: duckdb.DuckDBPyConnection, path: Path) -> Iterator[list[str]]:
-    """A staged file as the table `staged`, with its columns. Not by `read_parquet`: to it, a path is a pattern."""
+    """A staged file as the table `staged`, with its columns, none where it has no rows. Not by `read_parquet`: to it, a
+    path is a pattern."""
     rows = arrow_files.dataset(path, format="parquet")
     mart.register("staged", rows)
-    yield rows.schema.names
+    yield rows.schema.names if rows.count_rows() else []
     mart.unregister("staged")
 
 

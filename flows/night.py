@@ -336,7 +336,7 @@ def _outcome(plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | 
     exact_result = plan.result("exact")
     tables: dict[str, int] = {}
     if mart_file is not None:
-        counts = plan.warehouse.counts()
+        counts = plan.warehouse.rows()
         tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "rejects")}
     return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file)
 

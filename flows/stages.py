@@ -1,5 +1,6 @@
 """The stages of a night between the door and the commit: hash, exact, write. Each leaves whole files behind."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from schemas.rows import ID_IS_UNIQUE
 from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, REJECTS
 from schemas.terms import INCOMPLETE, STORED_AS_NEW
 from transforms.exact import (
+    MOVING,
     REPRESENTATIVE,
     folded_into_canonicals,
     folded_into_known,
@@ -45,6 +47,11 @@ _KNOWN = (
     "parsed_spec_ids",
     *REPRESENTATIVE,
 )
+
+
+# Up to so many known chunks are written as whole rows, which costs by their number. More of them, seen again, change
+# some columns in place: that costs by the table, and leaves the texts alone.
+_FEW_CHUNKS = 20_000
 
 
 def hash_rows(
@@ -81,25 +88,24 @@ def fold_exact(
     keys = keys.join(repeats, on="row", how="anti", maintain_order="left") if repeats.height else keys
     refused = _refused_repeats(repeats, keys_on_disk)
 
-    known = warehouse.lookup(CHUNKS.name, keys["chunk_id"], list(_KNOWN), run=run)
-    seen_before = _seen_before(keys.join(known, on="chunk_id", how="semi")["row"], keys_on_disk, warehouse, run)
+    found = warehouse.find(CHUNKS.name, keys["chunk_id"], run=run)
+    known = found.rows(list(_KNOWN))
+    of_known = keys.join(known, on="chunk_id", how="semi")["row"]
+    with ThreadPoolExecutor(2) as readers:  # two tables, two reads
+        of_groups = readers.submit(warehouse.find, CANONICALS.name, known["canonical_id"], run=run)
+        seen_before = readers.submit(_seen_before, of_known, keys_on_disk, warehouse, run).result()
     keys = keys.with_columns(is_new=pl.col("row").is_in(seen_before.implode()).not_())
 
     groups = group_by_content(keys)
     new, folded = new_groups(groups, known), folded_into_known(groups, known)
-    canonicals = warehouse.lookup(
-        CANONICALS.name,
-        folded["canonical_id"],
-        ["canonical_id", "occurrences", "first_seen_at", "last_seen_at"],
-        run=run,
-    )
+    canonicals = of_groups.result().among(folded["canonical_id"]).rows(CANONICALS.columns)
 
     _sink(_new_chunks(new, rows, keys_on_disk), folder / "chunks.parquet")
-    moved = folded.filter(pl.col("row").is_null()).drop("canonical_id", "row", "new_occurrences")
-    moved.write_parquet(folder / "chunks-moved.parquet")
-    represented = folded.filter(pl.col("row").is_not_null()).drop("canonical_id", "new_occurrences")
-    whole = warehouse.lookup(CHUNKS.name, represented["chunk_id"], CHUNKS.columns, run=run)
-    _sink(_represented(represented, whole, rows, keys_on_disk), folder / "chunks-represented.parquet")
+    is_whole = pl.lit(folded.height <= _FEW_CHUNKS) | pl.col("row").is_not_null()
+    moved, folded_whole = folded.filter(~is_whole), folded.filter(is_whole)
+    moved.drop("canonical_id", "row", "new_occurrences").write_parquet(folder / "chunks-moved.parquet")
+    before = found.among(folded_whole["chunk_id"]).rows(CHUNKS.columns)
+    _sink(_whole_chunks(folded_whole, before, rows, keys_on_disk), folder / "chunks-whole.parquet")
     _sink(_new_occurrences(keys, keys_on_disk, run_id), folder / "occurrences.parquet")
     _new_canonicals(new).write_parquet(folder / "canonicals.parquet")
     folded_into_canonicals(folded, canonicals).write_parquet(folder / "canonicals-moved.parquet")
@@ -172,15 +178,17 @@ def _without_text() -> list[str]:
     return [name for name in _OF_REPRESENTATIVE if name != "text"]
 
 
-def _represented(
-    represented: pl.DataFrame, whole: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame
-) -> pl.LazyFrame:
-    """Known chunks that a lower occurrence now represents, as whole rows: Lance would rewrite the text of every chunk
-    for a change in that column alone."""
-    of_keys = keys.select("row", *_without_text()).join(represented.lazy(), on="row", how="inner")
-    changed = rows.select("row", "text").join(of_keys, on="row", how="inner").drop("row")
-    kept = [name for name in CHUNKS.columns if name not in changed.collect_schema().names() or name == "chunk_id"]
-    return changed.join(whole.lazy().select(kept), on="chunk_id", how="inner").select(CHUNKS.columns)
+def _whole_chunks(folded: pl.DataFrame, before: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame) -> pl.LazyFrame:
+    """Known chunks as whole rows after tonight. Those that a lower occurrence now represents show that one; to change
+    the text alone, Lance would rewrite that column of every chunk."""
+    moved = folded.lazy().drop("canonical_id", "new_occurrences")
+    kept = (
+        moved.filter(pl.col("row").is_null()).drop("row").join(before.lazy().drop(MOVING), on="chunk_id", how="inner")
+    )
+    of_keys = keys.select("row", *_without_text()).join(moved.drop_nulls("row"), on="row", how="inner")
+    taken = rows.select("row", "text").join(of_keys, on="row", how="inner").drop("row")
+    represented = taken.join(before.lazy().drop(*MOVING, *_OF_REPRESENTATIVE), on="chunk_id", how="inner")
+    return pl.concat([kept.select(CHUNKS.columns), represented.select(CHUNKS.columns)])
 
 
 def _new_occurrences(keys: pl.DataFrame, keys_on_disk: pl.LazyFrame, run_id: str) -> pl.LazyFrame:
@@ -207,7 +215,7 @@ def changes_in(folder: Path) -> list[Change]:
         Change(
             CHUNKS.name,
             appends=folder / "chunks.parquet",
-            updates=(folder / "chunks-moved.parquet", folder / "chunks-represented.parquet"),
+            updates=(folder / "chunks-moved.parquet", folder / "chunks-whole.parquet"),
         ),
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
@@ -221,9 +229,9 @@ def write_tables(
     """Writes the night's changes and returns the versions to publish, or DoesNotAddUp with nothing published."""
     check_rows(tally)
     check_reject_share(tally, reasons=reasons, limit=settings.guard.max_reject_share)
-    before = warehouse.counts()
-    for change in changes_in(folder):
-        warehouse.apply(change)
+    before = warehouse.rows()
+    with ThreadPoolExecutor(2) as writers:  # each table has its own files and commits
+        list(writers.map(warehouse.apply, changes_in(folder)))
     warehouse.tend()
-    check_tables(warehouse.counts(), before=before, tally=tally)
+    check_tables({**warehouse.rows(), **warehouse.claimed()}, before=before, tally=tally)
     return warehouse.versions()

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ _JSON = ("actions", "stage_seconds", "table_versions", "settings")
 # What each night looks up by key.
 _INDEXED = (CHUNKS, OCCURRENCES, CANONICALS, REJECTS)
 _UPDATE_SLICE_ROWS = 100_000
-# Up to so many keys are looked up through the index. Ids are random, so more of them touch every page of it, and
+# Up to so many rows are found and read through the index. Ids are random, so more of them touch every page of it, and
 # reading the key column through is as cheap.
-_LOOKUP_FEW = 1_000
+_LOOKUP_FEW = 100
 # Up to this share of a table's rows are fetched one by one; above, the table is read through.
 _TAKE_SHARE = 0.1
 _SCAN_ROWS = 262_144
@@ -207,20 +207,14 @@ class Warehouse:
             raise TableDamaged(f"{self._uri(table)}: no such table; restore the warehouse folder from a backup")
         return dataset
 
-    def lookup(self, table: str, keys: pl.Series, columns: list[str], *, run: Run | None) -> pl.DataFrame:
-        """The run's rows whose key is one of `keys`. Costs by the keys where they are few, in bounded memory."""
-        contract = _CONTRACTS[table]
-        key = contract.key[0]
+    def find(self, table: str, keys: pl.Series, *, run: Run | None) -> "Found":
+        """Where the run has the rows whose key is one of `keys`. Costs by the keys where they are few."""
         dataset = self.open(table, run) if run else None
-        if dataset is None or not keys.len() or not dataset.count_rows():
-            return contract.empty().select(columns)
-        rows = _having(
-            dataset, pl.DataFrame({key: keys.unique()}), [name for name in columns if name in dataset.schema.names]
-        )
-        gained = [name for name in columns if name not in rows.columns]
-        return rows.with_columns(pl.lit(None, dtype=contract.dtypes[name]).alias(name) for name in gained).select(
-            columns
-        )
+        return _found(dataset, _CONTRACTS[table], keys.unique().rename(_CONTRACTS[table].key[0]))
+
+    def lookup(self, table: str, keys: pl.Series, columns: list[str], *, run: Run | None) -> pl.DataFrame:
+        """The run's rows whose key is one of `keys`, in the table's order."""
+        return self.find(table, keys, run=run).rows(columns)
 
     # ---- writing; the caller holds the lock
 
@@ -245,7 +239,9 @@ class Warehouse:
         # Updates first: while every row is in the key's index, they cost by the rows they change.
         for updates in change.updates:
             for rows in _slices(updates, _UPDATE_SLICE_ROWS) if _row_count(updates) else ():
-                builder = self.head(change.table).merge_insert(list(contract.key))
+                # A whole row takes the place of the old one, and the plan for that is quicker by a scan of the keys.
+                is_whole = set(contract.columns) <= set(rows.columns)
+                builder = self.head(change.table).merge_insert(list(contract.key)).use_index(not is_whole)
                 builder.when_matched_update_all().execute(_typed(rows, contract))
         if change.appends is not None and _row_count(change.appends):
             _append(change.appends, contract, uri)
@@ -272,15 +268,17 @@ class Warehouse:
         ours = {contract.name: self.head(contract.name).version for contract in PUBLISHED_TABLES}
         return {**(published.table_versions if published else {}), **ours}
 
-    def counts(self) -> dict[str, int]:
-        """Rows by table as they stand for the writer, and the occurrences that chunks and canonicals claim."""
-        counts = {contract.name: self.head(contract.name).count_rows() for contract in PUBLISHED_TABLES}
+    def rows(self) -> dict[str, int]:
+        """Rows by table as they stand for the writer."""
+        return {contract.name: self.head(contract.name).count_rows() for contract in PUBLISHED_TABLES}
+
+    def claimed(self) -> dict[str, int]:
+        """How many occurrences the chunks say they have, and the canonicals, as they stand for the writer."""
+        claimed = {}
         for table in (CHUNKS.name, CANONICALS.name):
-            claimed = 0
-            for batch in self.head(table).to_batches(columns=["occurrences"]):
-                claimed += int(_frame(batch)["occurrences"].sum())
-            counts[f"occurrences of {table}"] = claimed
-        return counts
+            batches = self.head(table).to_batches(columns=["occurrences"], batch_size=_SCAN_ROWS)
+            claimed[f"occurrences of {table}"] = sum(int(_frame(batch)["occurrences"].sum()) for batch in batches)
+        return claimed
 
     @_writing()
     def prune(self, *, keep_runs: int) -> int:
@@ -324,18 +322,53 @@ def _drop_versions(dataset: lance.LanceDataset, *, keep: set[int]) -> int:
     return len(stale)
 
 
-def _having(dataset: lance.LanceDataset, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """The rows whose key is one of `wanted`, by the way that reads least."""
-    key = wanted.columns[0]
-    if wanted.height <= _LOOKUP_FEW:
-        listed = ",".join(f"'{value}'" for value in wanted[key])  # derived ids: hex and nothing else
-        return _frame(dataset.to_table(columns=columns, filter=f"{key} in ({listed})")).select(columns)
-    matched = _matching(dataset, [key], wanted)
-    if columns == [key]:
-        return matched.select(key)
-    if matched.height <= dataset.count_rows() * _TAKE_SHARE:
-        return _frame(dataset.take(matched["place"].to_arrow(), columns=columns)).select(columns)
-    return _matching(dataset, columns, wanted).select(columns)
+@dataclass(frozen=True)
+class Found:
+    """Rows of a table by their keys, and the `place` of each in it; what they say is read when it is asked for."""
+
+    dataset: lance.LanceDataset | None
+    contract: Contract
+    places: pl.DataFrame
+
+    def among(self, keys: pl.Series) -> "Found":
+        """Those of the rows whose key is one of `keys`."""
+        key = self.contract.key[0]
+        wanted = pl.DataFrame({key: keys.unique()})
+        return replace(self, places=self.places.join(wanted, on=key, how="semi", maintain_order="left"))
+
+    def rows(self, columns: list[str]) -> pl.DataFrame:
+        """What the rows say in these columns, in the table's order, by the way that reads least. A column that the
+        table has not gained yet is null."""
+        if self.dataset is None or not self.places.height:
+            return self.contract.empty().select(columns)
+        key = self.contract.key[0]
+        if columns == [key]:
+            return self.places.select(key)
+        there = [name for name in columns if name in self.dataset.schema.names]
+        if self.places.height <= _LOOKUP_FEW:
+            rows = _by_index(self.dataset, there, self.places[key])
+        elif self.places.height <= self.dataset.count_rows() * _TAKE_SHARE:
+            rows = _frame(self.dataset.take(self.places["place"].to_arrow(), columns=there))
+        else:
+            rows = _matching(self.dataset, [*there, *({key} - set(there))], self.places.select(key))
+        gained = [pl.lit(None, dtype=self.contract.dtypes[name]).alias(name) for name in columns if name not in there]
+        return rows.with_columns(gained).select(columns)
+
+
+def _found(dataset: lance.LanceDataset | None, contract: Contract, keys: pl.Series) -> Found:
+    key = contract.key[0]
+    nothing = contract.empty().select(key).with_row_index("place")
+    if dataset is None or not keys.len() or not dataset.count_rows():
+        return Found(dataset, contract, nothing)
+    if keys.len() <= _LOOKUP_FEW:
+        # Few enough to be read through the index too, so that nobody asks for their places.
+        return Found(dataset, contract, _by_index(dataset, [key], keys).with_row_index("place"))
+    return Found(dataset, contract, _matching(dataset, [key], pl.DataFrame({key: keys})))
+
+
+def _by_index(dataset: lance.LanceDataset, columns: list[str], keys: pl.Series) -> pl.DataFrame:
+    listed = ",".join(f"'{value}'" for value in keys)  # derived ids: hex and nothing else
+    return _frame(dataset.to_table(columns=columns, filter=f"{keys.name} in ({listed})"))
 
 
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:

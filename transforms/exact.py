@@ -12,7 +12,8 @@ import polars as pl
 # positions.
 REPRESENTATIVE = ("source", "layout_digest", "source_row_id", "chunk_index")
 _SLOT = ("scope", "source", "source_row_id", "chunk_index")
-_MOVING = ("occurrences", "first_seen_at", "last_seen_at", "parsed_spec_ids")
+# What tonight's occurrences can move in a known chunk.
+MOVING = ("occurrences", "first_seen_at", "last_seen_at", "parsed_spec_ids")
 
 
 def repeats_of_an_id(keys: pl.DataFrame) -> pl.DataFrame:
@@ -71,9 +72,9 @@ def folded_into_known(groups: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame
 
     `row` is null where the chunk keeps its representative, else the row that takes its place.
     """
-    before = known.rename({name: f"{name}_before" for name in (*_MOVING, *REPRESENTATIVE)})
+    before = known.rename({name: f"{name}_before" for name in (*MOVING, *REPRESENTATIVE)})
     both = before.join(groups, on="chunk_id", how="inner", validate="1:1")
-    changed = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_before")) for name in _MOVING)
+    changed = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_before")) for name in MOVING)
     return (
         both.with_columns(
             occurrences=pl.col("occurrences_before") + pl.col("new_occurrences"),
@@ -83,7 +84,7 @@ def folded_into_known(groups: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame
             row=pl.when(_precedes(_rank(), _rank("_before"))).then(pl.col("row")),
         )
         .filter(changed | pl.col("row").is_not_null())
-        .select("chunk_id", "canonical_id", "row", "new_occurrences", *_MOVING)
+        .select("chunk_id", "canonical_id", "row", "new_occurrences", *MOVING)
         .sort("chunk_id")
     )
 
@@ -95,16 +96,12 @@ def folded_into_canonicals(folded: pl.DataFrame, canonicals: pl.DataFrame) -> pl
         first_seen_at_moved=pl.col("first_seen_at").min(),
         last_seen_at_moved=pl.col("last_seen_at").max(),
     )
-    return (
-        canonicals.join(moves, on="canonical_id", how="inner", validate="1:1")
-        .select(
-            "canonical_id",
-            occurrences=pl.col("occurrences") + pl.col("new_occurrences"),
-            first_seen_at=pl.min_horizontal("first_seen_at", "first_seen_at_moved"),
-            last_seen_at=pl.max_horizontal("last_seen_at", "last_seen_at_moved"),
-        )
-        .sort("canonical_id")
+    moved = canonicals.join(moves, on="canonical_id", how="inner", validate="1:1").with_columns(
+        occurrences=pl.col("occurrences") + pl.col("new_occurrences"),
+        first_seen_at=pl.min_horizontal("first_seen_at", "first_seen_at_moved"),
+        last_seen_at=pl.max_horizontal("last_seen_at", "last_seen_at_moved"),
     )
+    return moved.select(canonicals.columns).sort("canonical_id")
 
 
 def _rank(suffix: str = "") -> list[pl.Expr]:

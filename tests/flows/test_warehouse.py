@@ -339,7 +339,9 @@ def test_a_lookup_reads_the_run_it_is_given_whatever_was_written_since(warehouse
 @settings(max_examples=25, deadline=None)
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(["append", "update", "delete", "compact", "index"]), st.sets(st.integers(0, 15))),
+        st.tuples(
+            st.sampled_from(["append", "update", "replace", "delete", "compact", "index"]), st.sets(st.integers(0, 15))
+        ),
         max_size=6,
     ),
     wanted=st.sets(st.integers(0, 17)),
@@ -357,6 +359,8 @@ def test_a_lookup_is_a_plain_filter_after_any_changes(steps: list[tuple[str, set
                 append(warehouse, groups(*sorted(about - set(seen(dataset)))))
             elif what == "update":
                 update(warehouse, groups(*sorted(about), occurrences=number + 2).select("canonical_id", "occurrences"))
+            elif what == "replace":
+                update(warehouse, groups(*sorted(about), occurrences=number + 3))
             elif what == "delete" and about:
                 dataset.delete(f"canonical_id in ({','.join(repr(canonical_id(each)) for each in sorted(about))})")
             elif what == "compact":
@@ -437,7 +441,7 @@ def test_a_table_that_cannot_be_written_is_told_in_one_line(warehouse: Warehouse
 def test_the_counts_are_of_the_tables_as_they_stand_for_the_writer(warehouse: Warehouse) -> None:
     publish(warehouse, "r1", 1, 2)
     append(warehouse, groups(3, occurrences=5))
-    counts = warehouse.counts()
+    counts = {**warehouse.rows(), **warehouse.claimed()}
     assert (counts["canonicals"], counts["occurrences of canonicals"], counts["occurrences of chunks"]) == (3, 7, 0)
 
 
