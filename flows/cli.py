@@ -151,6 +151,47 @@ def run(
     _tell_end(outcome, checked, progress, again=[*_option("--settings", settings), *_option("--warehouse", warehouse)])
 
 
+@app.command()
+def retry(settings: SettingsFile = None, warehouse: WarehouseDir = None) -> None:
+    """Embed the chunks that have no vector yet, and join them.
+
+    No input is read: rows that came in while the model or the endpoint failed are in the tables, `incomplete`.
+
+    Example: nightfold retry
+    """
+    _embed_known(settings, warehouse, pending="incomplete")
+
+
+@app.command()
+def backfill(
+    embeddings: Annotated[
+        bool, typer.Option("--embeddings", help="Embed every chunk with the model that [embedding] names now.")
+    ] = False,
+    settings: SettingsFile = None,
+    warehouse: WarehouseDir = None,
+) -> None:
+    """Bring what is there up to date: vectors of another model for every chunk.
+
+    The vectors in use stay in use until all new ones are there. Killed, it goes on from where it was.
+
+    Example: nightfold backfill --embeddings
+    """
+    if not embeddings:
+        raise NightfoldError("backfill: say what to bring up to date: --embeddings")
+    _embed_known(settings, warehouse, pending="all")
+
+
+def _embed_known(settings: Path | None, warehouse: str | None, *, pending: Literal["incomplete", "all"]) -> None:
+    from flows.night import night
+
+    checked = _settings(settings, warehouse)
+    if checked.embedding.encoder == "none":
+        raise NightfoldError('[embedding] encoder = "none": there is nothing to embed with; name an encoder')
+    progress = Progress()
+    outcome = night(checked, progress=progress, pending=pending)
+    _tell_end(outcome, checked, progress, again=[*_option("--settings", settings), *_option("--warehouse", warehouse)])
+
+
 def _tell_end(outcome: Any, checked: Settings, progress: Progress, *, again: list[str]) -> None:
     """What the run did, and where to look: commands that work as printed, with the options `again` of this one."""
     from flows.summary import summary_text

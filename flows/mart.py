@@ -193,6 +193,10 @@ def _apply(mart: duckdb.DuckDBPyConnection, change: Change) -> None:
             elif columns:
                 moved = ", ".join(f"{name} = staged.{name}" for name in columns if name not in contract.key)
                 mart.execute(f"update {table} set {moved} from staged where {same_key}")
+    if change.deletes is not None:
+        with _staged(mart, change.deletes) as columns:
+            if columns:
+                mart.execute(f"delete from {table} using staged where {same_key}")
     if change.appends is not None:
         with _staged(mart, change.appends) as columns:
             if columns:

@@ -73,3 +73,13 @@ from spec_rows
 group by all
 order by scope, parent_category, sub_category;
 comment on view spec_rows_by_category is 'Spec rows grouped by parent and sub category.';
+
+create or replace view candidate_pairs as
+select p.scope, round(p.similarity, 4) as similarity, p.relation, l.text as left_text, r.text as right_text,
+       l.source as left_source, l.source_row_id as left_row, r.source as right_source, r.source_row_id as right_row,
+       p.left_id, p.right_id, p.pair_id, p.run_id
+from pairs p
+join chunks l on l.chunk_id = p.left_id
+join chunks r on r.chunk_id = p.right_id
+order by p.similarity desc, p.pair_id;
+comment on view candidate_pairs is 'Chunks that may say the same, nearest first, with the text of both.';

@@ -10,19 +10,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from blake3 import blake3
 
 from flows import mart
 from flows.console import Progress
+from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
 from flows.load import load_sources
 from flows.lock import writer_lock
+from flows.near import find_pairs
 from flows.settings import Settings
 from flows.sources import find_sources
 from flows.stages import changes_in, fold_exact, hash_rows, write_tables
 from flows.staging import Staging, drop_others
+from flows.vectors import Vectors
 from flows.warehouse import Run, Warehouse
 from schemas.contract import ContractBroken
 from schemas.rows import ROWS
@@ -35,6 +38,10 @@ class NothingPublished(NightfoldError):
     """The run's own figures do not hold; what was published before still stands."""
 
 
+# Which chunks are embedded: tonight's new ones; those without a vector as well; or all, into a new version.
+Pending = Literal["new", "incomplete", "all"]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a stage needs to know of its night: where things are, and since when."""
@@ -44,6 +51,19 @@ class Plan:
     run_id: str
     started_at: datetime
     before: str | None
+    pending: Pending = "new"
+
+    @property
+    def embeds(self) -> bool:
+        return self.settings.embedding.encoder != "none"
+
+    @property
+    def vectors(self) -> Vectors | None:
+        """The table that tonight's vectors go to; None where there is none to write."""
+        result = self.result("embed") if self.embeds else {}
+        if not result.get("version") or result["model_changed"]:
+            return None
+        return Vectors(self.warehouse, result["version"], result["dimensions"])
 
     @property
     def warehouse(self) -> Warehouse:
@@ -100,9 +120,17 @@ def plain_call(name: str, stage: Stage, plan: Plan, progress: Progress) -> Stage
 
 
 def night(
-    settings: Settings, *, progress: Progress, run_stage: RunStage = plain_call, dry_run: bool = False
+    settings: Settings,
+    *,
+    progress: Progress,
+    run_stage: RunStage = plain_call,
+    dry_run: bool = False,
+    pending: Pending = "new",
 ) -> Outcome:
-    """Runs the night. Afterwards it is published whole, or, with an error, not at all."""
+    """Runs the night. Afterwards it is published whole, or, with an error, not at all.
+
+    Where `pending` is not "new", no input is read: chunks that are there are embedded, and joined.
+    """
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="nightfold-dry-run-") as folder:
             try:
@@ -116,7 +144,7 @@ def night(
         warehouse.begin()
         started_at, staging = datetime.now(UTC), None
         try:
-            plan = _planned(settings, Path(settings.warehouse.staging or warehouse.folder / "staging"))
+            plan = _planned(settings, Path(settings.warehouse.staging or warehouse.folder / "staging"), pending)
             started_at, staging = plan.started_at, Staging(plan.staging)
             drop_others(plan.staging.parent, keep=plan.staging.name)
             stages = _Stages(plan, progress, run_stage)
@@ -139,20 +167,21 @@ def night(
         return outcome
 
 
-def _planned(settings: Settings, staging_root: Path) -> Plan:
+def _planned(settings: Settings, staging_root: Path, pending: Pending = "new") -> Plan:
     """The plan of tonight. Its staging is named after the program, the settings, the files and the run before it, so
     that a rerun of the same night finds what a crashed one left, and no other night does."""
     warehouse = Warehouse(settings.warehouse.path)
     before = warehouse.published()
-    sources = find_sources(settings)
+    sources = find_sources(settings) if pending == "new" else []
     inputs = [_stamp(file.path) for source in sources for file in source.files]
     made_by = [version("nightfold"), *(str(contract.shape) for contract in (ROWS, *PUBLISHED_TABLES))]
-    identity = json.dumps([made_by, settings.model_dump(mode="json"), inputs, before.run_id if before else None])
+    mine = [pending, settings.model_dump(mode="json"), inputs, before.run_id if before else None]
+    identity = json.dumps([made_by, mine])
     staging = Staging(staging_root / blake3(identity.encode()).hexdigest()[:16])
     # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
     begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
     started_at = datetime.fromisoformat(begun["started_at"])
-    return Plan(settings, staging.folder, _run_id(started_at), started_at, before.run_id if before else None)
+    return Plan(settings, staging.folder, _run_id(started_at), started_at, before.run_id if before else None, pending)
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
@@ -191,6 +220,11 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
     stages.run("load", load)
     stages.run("hash", hash_)
     stages.run("exact", exact)
+    if plan.embeds:
+        stages.run("embed", embed)
+        if plan.vectors is not None:
+            stages.run("index", index)
+            stages.run("near", near)
     written = stages.run("write", write)
     published = _run_row(plan, stages.seconds, versions=written.versions)
     plan.warehouse.commit(published)
@@ -218,9 +252,10 @@ def load(plan: Plan, progress: Progress) -> StageReport:
     """Sources into rows and rejects."""
     with _clock() as elapsed:
         tell_rows = lambda count: progress.rows("load", count)  # noqa: E731
+        sources = find_sources(plan.settings) if plan.pending == "new" else []
         _, result, reused = Staging(plan.staging).run(
             "load",
-            lambda folder: load_sources(find_sources(plan.settings), plan.settings, folder, tell_rows=tell_rows),
+            lambda folder: load_sources(sources, plan.settings, folder, tell_rows=tell_rows),
         )
         return StageReport(result["rows_in"], result["rows"], reused, elapsed())
 
@@ -262,16 +297,82 @@ def exact(plan: Plan, progress: Progress) -> StageReport:
         return StageReport(loaded["rows"], tally["chunks_new"] + tally["chunks_touched"], reused, elapsed())
 
 
+def embed(plan: Plan, progress: Progress) -> StageReport:
+    """A vector for every new chunk that has a text."""
+    with _clock() as elapsed:
+        tell_rows = lambda count: progress.rows("embed", count)  # noqa: E731
+        _, result, reused = Staging(plan.staging).run(
+            "embed",
+            lambda folder: embed_chunks(
+                plan.staging / "exact" / "chunks.parquet",
+                folder,
+                blocks=plan.staging / "blocks",
+                warehouse=plan.warehouse,
+                run=plan.run_before,
+                pending=plan.pending,
+                settings=plan.settings.embedding,
+                tell=progress.tell,
+                tell_rows=tell_rows,
+            ),
+        )
+        if result["model_changed"]:
+            progress.tell(
+                "[embedding] has another model than the vectors in use: new chunks wait for theirs; "
+                "`nightfold backfill --embeddings` embeds all of them with the new one"
+            )
+        elif result["failed"]:
+            progress.tell(f"{result['failed']:,} chunks have no vector yet; `nightfold retry` takes them up again")
+        return StageReport(result["embedded"] + result["failed"], result["embedded"], reused, elapsed())
+
+
+def index(plan: Plan, progress: Progress) -> StageReport:
+    """Tonight's vectors into their table, and its index kept current; not yet published."""
+    with _clock() as elapsed:
+        vectors = plan.vectors
+        assert vectors is not None  # the stage runs where there is a table to write
+        vectors.replace_unpublished(block_files(plan.staging / "blocks"), run=plan.run_before)
+        vectors.tend_index(from_rows=plan.settings.neighbours.exact_up_to_rows)
+        return StageReport(plan.result("embed")["embedded"], vectors.rows(), seconds=elapsed())
+
+
+def near(plan: Plan, progress: Progress) -> StageReport:
+    """The candidate pairs of tonight's chunks, inside their scopes."""
+    with _clock() as elapsed:
+        vectors = plan.vectors
+        assert vectors is not None  # the stage runs where there is a table to write
+        tell_rows = lambda count: progress.rows("near", count)  # noqa: E731
+        _, result, reused = Staging(plan.staging).run(
+            "near",
+            lambda folder: find_pairs(
+                block_files(plan.staging / "blocks"),
+                folder,
+                vectors=vectors,
+                warehouse=plan.warehouse,
+                run=plan.run_before,
+                run_id=plan.run_id,
+                anew=plan.pending == "all",
+                unchecked_scopes=plan.settings.unchecked_scopes,
+                settings=plan.settings.neighbours,
+                tell_rows=tell_rows,
+            ),
+        )
+        recall, wanted = result["recall"], plan.settings.neighbours.recall_min
+        if recall is not None and recall < wanted:
+            progress.tell(f"the join found {recall:.1%} of the true pairs, below [neighbours] recall_min = {wanted}")
+        return StageReport(plan.result("embed")["embedded"], result["added"], reused, elapsed())
+
+
 def write(plan: Plan, progress: Progress) -> StageReport:
     """The night's changes into the tables, checked; not yet published."""
     with _clock() as elapsed:
         tally = plan.tally
         versions = write_tables(
-            plan.staging / "exact",
+            plan.staging,
             warehouse=plan.warehouse,
             tally=tally,
             reasons=plan.result("exact")["reasons"],
             settings=plan.settings,
+            vectors=plan.vectors,
         )
         rows_in = tally.occurrences_new + tally.occurrences_known
         return StageReport(rows_in, tally.chunks_new, seconds=elapsed(), versions=versions)
@@ -284,13 +385,14 @@ def refresh_mart(plan: Plan, progress: Progress) -> StageReport:
         published = warehouse.published()
         if published is None:
             raise NightfoldError(f"{warehouse.location}: no run is published; there is nothing to show")
-        mart.refresh(warehouse, published, before=plan.run_before, changes=changes_in(plan.staging / "exact"))
+        mart.refresh(warehouse, published, before=plan.run_before, changes=changes_in(plan.staging))
         tally = plan.tally
         return StageReport(tally.chunks_new + tally.chunks_touched, tally.chunks_new, seconds=elapsed())
 
 
 def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int]) -> Run:
     tally, skipped = plan.tally, plan.result("load")["skipped"]
+    neighbours = _neighbours(plan) if versions else {}
     return Run(
         run_id=plan.run_id,
         started_at=plan.started_at,
@@ -305,15 +407,29 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         chunks_touched=tally.chunks_touched,
         actions={STORED_AS_NEW: tally.chunks_new},
         stage_seconds=dict(seconds),
-        recall_measured=None,
+        recall_measured=neighbours.get("recall"),
         table_versions=versions,
         settings=plan.settings.model_dump(mode="json"),
         note="; ".join(f"skipped {line}" for line in skipped) or None,
+        neighbours=neighbours,
     )
 
 
+def _neighbours(plan: Plan) -> dict[str, Any]:
+    """What the run says of its vectors and pairs; the embedding in use stays on record while nothing replaces it."""
+    before = plan.run_before
+    in_use = {} if before is None else {name: before.neighbours.get(name) for name in ("embedding", "probes")}
+    if plan.vectors is None:
+        return in_use
+    result, pairs = plan.result("embed"), plan.result("near")
+    embedding = {name: result[name] for name in ("model", "version", "dimensions")}
+    counts = {"embedded": result["embedded"], "failed": result["failed"]}
+    probes = {**(in_use.get("probes") or {}), **pairs["probes"]}
+    return {**pairs, **counts, "embedding": embedding, "probes": probes}
+
+
 def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
-    nothing = dict.fromkeys(
+    nothing: dict[str, Any] = dict.fromkeys(
         ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
     )
     return Run(
@@ -337,7 +453,7 @@ def _outcome(plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | 
     tables: dict[str, int] = {}
     if mart_file is not None:
         counts = plan.warehouse.rows()
-        tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "rejects")}
+        tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "pairs", "rejects")}
     return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file)
 
 

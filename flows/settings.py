@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import tomllib
 from functools import reduce
 from pathlib import Path
@@ -173,6 +174,47 @@ class ChunkingSettings(_Section):
         return self
 
 
+class EmbeddingSettings(_Section):
+    """Who makes the vectors of chunks, and how."""
+
+    encoder: Literal["static", "transformer", "http", "none"] = "static"
+    model: Name = "all-MiniLM-L6-v2"
+    dimensions: Count | None = Field(default=None, ge=1, le=65_536)
+    cache: Folder | None = None
+    allow_hub: bool = False
+    batch_size: Count = Field(default=64, ge=1, le=100)
+    url: str | None = None
+    api_key_variable: Name | None = None
+    requests_per_minute: Count = Field(default=600, ge=1)
+    timeout_seconds: Number = Field(default=60, gt=0)
+    retries: Count = Field(default=5, ge=0, le=20)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "EmbeddingSettings":
+        if self.encoder == "http":
+            if self.url is None or self.dimensions is None:
+                raise ValueError('encoder = "http" needs url and dimensions (the length of the vectors it answers)')
+            if not re.match(r"https?://[^/\s]", self.url):
+                raise ValueError(f"url: begins with http:// or https:// and a host (got {_cut(repr(self.url))})")
+            if "@" in self.url.split("/")[2]:
+                raise ValueError("url: holds a name or password; name the key's variable in api_key_variable instead")
+        elif self.url is not None or self.api_key_variable is not None:
+            raise ValueError('url and api_key_variable go with encoder = "http"')
+        return self
+
+
+class NeighbourSettings(_Section):
+    """Which chunks of a scope are near enough that a judge must look."""
+
+    threshold: Number = Field(default=0.85, gt=0, le=0.999)
+    max_candidates: Count = Field(default=5, ge=1, le=100)
+    exact_up_to_rows: Count = Field(default=20_000, ge=1)
+    recall_sample: Count = Field(default=500, ge=1)
+    recall_aim: Number = Field(default=0.99, gt=0, le=1)
+    recall_min: Number = Field(default=0.98, ge=0, le=1)
+    threads: Count | None = Field(default=None, ge=1)
+
+
 class GuardSettings(_Section):
     """What stops a run from publishing."""
 
@@ -190,6 +232,8 @@ class Settings(BaseSettings):
     scopes: dict[str, OneScopeSettings] = Field(default_factory=dict)
     load: LoadSettings = LoadSettings()
     chunking: ChunkingSettings = ChunkingSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    neighbours: NeighbourSettings = NeighbourSettings()
     guard: GuardSettings = GuardSettings()
 
     @classmethod

@@ -9,9 +9,10 @@ import polars as pl
 
 from flows.load import as_rejects
 from flows.settings import Settings
+from flows.vectors import Vectors
 from flows.warehouse import Change, Run, Warehouse
 from schemas.rows import ID_IS_UNIQUE
-from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, REJECTS
+from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PAIRS, REJECTS, VECTORS_PREFIX
 from schemas.terms import INCOMPLETE, STORED_AS_NEW
 from transforms.exact import (
     MOVING,
@@ -23,7 +24,7 @@ from transforms.exact import (
     repeats_of_an_id,
 )
 from transforms.hashing import with_content_hash, with_ids
-from transforms.reconcile import Tally, check_reject_share, check_rows, check_tables
+from transforms.reconcile import Tally, check_reject_share, check_rows, check_tables, check_vectors
 
 # What the exact stage holds in memory of every row; texts and the rest stay on disk.
 _KEYS = ("row", "chunk_id", "scope", *REPRESENTATIVE, "parsed_spec_id", "seen_at")
@@ -209,14 +210,21 @@ def _new_canonicals(new: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def changes_in(folder: Path) -> list[Change]:
-    """What the exact stage left, by table."""
+def changes_in(staging: Path) -> list[Change]:
+    """What the stages left, by table: the exact stage, and, where chunks are embedded, the two after it."""
+    folder, embed, near = staging / "exact", staging / "embed", staging / "near"
+    is_embedded = (embed / "chunks.parquet").exists()
+    updates = [folder / "chunks-moved.parquet", folder / "chunks-whole.parquet"]
+    if is_embedded:
+        updates.append(embed / "chunks-embedded.parquet")
+    of_pairs = Change(PAIRS.name, appends=near / "pairs.parquet", deletes=near / "pairs-cut.parquet")
     return [
         Change(
             CHUNKS.name,
-            appends=folder / "chunks.parquet",
-            updates=(folder / "chunks-moved.parquet", folder / "chunks-whole.parquet"),
+            appends=(embed if is_embedded else folder) / "chunks.parquet",
+            updates=tuple(updates),
         ),
+        *([of_pairs] if (near / "pairs.parquet").exists() else []),
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
         Change(REJECTS.name, appends=folder / "rejects.parquet"),
@@ -224,14 +232,22 @@ def changes_in(folder: Path) -> list[Change]:
 
 
 def write_tables(
-    folder: Path, *, warehouse: Warehouse, tally: Tally, reasons: dict[str, int], settings: Settings
+    staging: Path,
+    *,
+    warehouse: Warehouse,
+    tally: Tally,
+    reasons: dict[str, int],
+    settings: Settings,
+    vectors: Vectors | None,
 ) -> dict[str, int]:
     """Writes the night's changes and returns the versions to publish, or DoesNotAddUp with nothing published."""
     check_rows(tally)
     check_reject_share(tally, reasons=reasons, limit=settings.guard.max_reject_share)
     before = warehouse.rows()
     with ThreadPoolExecutor(2) as writers:  # each table has its own files and commits
-        list(writers.map(warehouse.apply, changes_in(folder)))
+        list(writers.map(warehouse.apply, changes_in(staging)))
     warehouse.tend()
     check_tables({**warehouse.rows(), **warehouse.claimed()}, before=before, tally=tally)
-    return warehouse.versions()
+    if vectors is not None:
+        check_vectors(*warehouse.completed(vectors.contract.name.removeprefix(VECTORS_PREFIX)), vectors.rows())
+    return warehouse.versions(*([] if vectors is None else [vectors.table]))

@@ -1,5 +1,7 @@
 """What a run did, in words: lines for the terminal and the same as Markdown."""
 
+from typing import Any
+
 from flows.console import in_columns
 from flows.night import Outcome
 
@@ -16,10 +18,24 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
         ("chunks added", run.chunks_new, ""),
         ("known chunks seen again", run.chunks_touched, ""),
         ("exact duplicates tonight", run.occurrences_new - run.chunks_new, ""),
+        *_near(run.neighbours),
         *((f"{name} in all", count, "") for name, count in outcome.tables.items()),
     ]
     rows = [(what, f"{figure:,}", note) for what, figure, note in figures]
     return rows + [("skipped", "", line) for line in outcome.skipped]
+
+
+def _near(neighbours: dict[str, Any]) -> list[tuple[str, int, str]]:
+    """The vectors and pairs of the night, where there are any."""
+    if "added" not in neighbours:
+        return []
+    recall = neighbours["recall"]
+    found = f"of {neighbours['found']:,} found, {neighbours['cut']:,} beyond the best of both chunks"
+    measured = "" if recall is None else f"; {recall:.1%} of the true pairs found in a sample"
+    rows = [("candidate pairs added", neighbours["added"], found + measured)]
+    if neighbours["failed"]:
+        rows.append(("chunks without a vector", neighbours["failed"], "`nightfold retry` takes them up"))
+    return rows
 
 
 def summary_text(outcome: Outcome) -> str:

@@ -10,9 +10,10 @@ or table that only a newer program knows stays as it is.
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,15 @@ import pyarrow.parquet as pq
 
 from flows.errors import NightfoldError
 from schemas.contract import Contract, ContractBroken
-from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PUBLISHED_TABLES, REJECTS, RUNS
-from schemas.terms import PUBLISHED, ROLLED_BACK
+from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PUBLISHED_TABLES, REJECTS, RUNS, VECTORS_PREFIX
+from schemas.terms import COMPLETE, PUBLISHED, ROLLED_BACK
 
 _CONTRACTS = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
-_JSON = ("actions", "stage_seconds", "table_versions", "settings")
+_JSON = ("actions", "stage_seconds", "table_versions", "settings", "neighbours")
 # What each night looks up by key.
 _INDEXED = (CHUNKS, OCCURRENCES, CANONICALS, REJECTS)
 _UPDATE_SLICE_ROWS = 100_000
+_DELETE_SLICE_ROWS = 5_000
 # Up to so many rows are found and read through the index. Ids are random, so more of them touch every page of it, and
 # reading the key column through is as cheap.
 _LOOKUP_FEW = 100
@@ -96,6 +98,12 @@ class Run:
     table_versions: dict[str, int]
     settings: dict[str, Any]
     note: str | None
+    neighbours: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def vector_tables(self) -> list[str]:
+        """The tables of vectors that it names."""
+        return sorted(name for name in self.table_versions if name.startswith(VECTORS_PREFIX))
 
     @property
     def is_readable(self) -> bool:
@@ -104,11 +112,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Change:
-    """What a run does to one table: rows to append, and columns to change by key. Paths to parquet files."""
+    """What a run does to one table: rows to append, columns to change and rows to delete by key. Paths to parquet
+    files."""
 
     table: str
     appends: Path | None = None
     updates: tuple[Path, ...] = ()
+    deletes: Path | None = None
 
 
 class Warehouse:
@@ -129,7 +139,7 @@ class Warehouse:
     def _uri(self, table: str) -> str:
         return f"{self.location}/{table}.lance"
 
-    def _find(self, table: str, version: int | None = None) -> lance.LanceDataset | None:
+    def find_table(self, table: str, version: int | None = None) -> lance.LanceDataset | None:
         """The table, None where there is none yet. One that is there but damaged is not one that is missing: to take
         it so would be to start from nothing over it."""
         try:
@@ -145,7 +155,7 @@ class Warehouse:
 
     def runs(self) -> list[Run]:
         """Every run on record, in the order of their commits, which no clock set back can change."""
-        dataset = self._find(RUNS.name)
+        dataset = self.find_table(RUNS.name)
         runs: dict[str, Run] = {}
         for row in dataset.to_table().to_pylist() if dataset is not None else []:
             values = {each.name: row.get(each.name) for each in fields(Run)}
@@ -176,7 +186,7 @@ class Warehouse:
         rows = RUNS.check(pl.DataFrame([row], schema=RUNS.dtypes)).to_arrow().cast(RUNS.shape)
         # Lance leaves its files to the page cache: a run must not be on record before what it names is on disk.
         os.sync()
-        dataset = self._find(RUNS.name)
+        dataset = self.find_table(RUNS.name)
         if dataset is None:
             lance.write_dataset(rows, self._uri(RUNS.name), mode="create")
         else:
@@ -192,7 +202,7 @@ class Warehouse:
         version = None if run is None else run.table_versions.get(table)
         if run is None or version is None:
             return None
-        dataset = self._find(table, version)
+        dataset = self.find_table(table, version)
         if dataset is None:
             raise TableDamaged(
                 f"{self._uri(table)}: version {version}, which run {run.run_id} published, is gone; go back to a run "
@@ -202,7 +212,7 @@ class Warehouse:
 
     def head(self, table: str) -> lance.LanceDataset:
         """The table as it stands for the writer, unpublished changes included."""
-        dataset = self._find(table)
+        dataset = self.find_table(table)
         if dataset is None:
             raise TableDamaged(f"{self._uri(table)}: no such table; restore the warehouse folder from a backup")
         return dataset
@@ -225,12 +235,21 @@ class Warehouse:
         for contract in PUBLISHED_TABLES:
             published = self.open(contract.name, run) if run else None
             if published is None:
-                mode = "create" if self._find(contract.name) is None else "overwrite"
+                mode = "create" if self.find_table(contract.name) is None else "overwrite"
                 lance.write_dataset(contract.shape.empty_table(), self._uri(contract.name), mode=mode)
             elif self.head(contract.name).version != published.version:
                 published.restore()
             _grow(self.head(contract.name), contract)
+        for table in run.vector_tables if run else ():
+            published = self.open(table, run)
+            if published is not None and self.head(table).version != published.version:
+                published.restore()
         return run
+
+    @_writing()
+    def write(self, batches: pa.RecordBatchReader, uri: str, *, mode: str) -> None:
+        """Writes rows into a table that is not one of `PUBLISHED_TABLES`."""
+        lance.write_dataset(batches, uri, mode=mode)
 
     @_writing()
     def apply(self, change: Change) -> None:
@@ -243,6 +262,9 @@ class Warehouse:
                 is_whole = set(contract.columns) <= set(rows.columns)
                 builder = self.head(change.table).merge_insert(list(contract.key)).use_index(not is_whole)
                 builder.when_matched_update_all().execute(_typed(rows, contract))
+        if change.deletes is not None:
+            for rows in _slices(change.deletes, _DELETE_SLICE_ROWS) if _row_count(change.deletes) else ():
+                self.head(change.table).delete(_listed(rows[contract.key[0]]))
         if change.appends is not None and _row_count(change.appends):
             _append(change.appends, contract, uri)
 
@@ -261,11 +283,12 @@ class Warehouse:
             elif dataset.stats.index_stats(index)["num_unindexed_rows"] > rows * _UNINDEXED_SHARE:
                 dataset.optimize.optimize_indices()
 
-    def versions(self) -> dict[str, int]:
+    def versions(self, *vector_tables: str) -> dict[str, int]:
         """The version of each table as it stands for the writer; of tables that only a newer program knows, the
         published one, so that a night of this program does not lose them."""
         published = self.published()
-        ours = {contract.name: self.head(contract.name).version for contract in PUBLISHED_TABLES}
+        names = [*(contract.name for contract in PUBLISHED_TABLES), *vector_tables]
+        ours = {name: self.head(name).version for name in names}
         return {**(published.table_versions if published else {}), **ours}
 
     def rows(self) -> dict[str, int]:
@@ -280,6 +303,12 @@ class Warehouse:
             claimed[f"occurrences of {table}"] = sum(int(_frame(batch)["occurrences"].sum()) for batch in batches)
         return claimed
 
+    def completed(self, embedding_version: str) -> tuple[int, int]:
+        """Chunks with a text that are complete, and how many of them in another embedding version than this."""
+        head, with_text = self.head(CHUNKS.name), f"completion_status = '{COMPLETE}' and text is not null"
+        other = f"{with_text} and (embedding_version is null or embedding_version != '{embedding_version}')"
+        return head.count_rows(with_text), head.count_rows(other)
+
     @_writing()
     def prune(self, *, keep_runs: int) -> int:
         """Drops table versions that none of the last `keep_runs` readable runs names; returns how many.
@@ -289,15 +318,19 @@ class Warehouse:
         kept = [run.table_versions for run in self.runs() if run.is_readable][-keep_runs:]
         _compact(self.head(RUNS.name))
         dropped = 0
-        for contract in (*PUBLISHED_TABLES, RUNS):
-            named = {versions[contract.name] for versions in kept if contract.name in versions}
-            dropped += _drop_versions(self.head(contract.name), keep=named)
+        vectors = {name for versions in kept for name in versions if name.startswith(VECTORS_PREFIX)}
+        for table in (*(contract.name for contract in PUBLISHED_TABLES), RUNS.name, *sorted(vectors)):
+            named = {versions[table] for versions in kept if table in versions}
+            dropped += _drop_versions(self.head(table), keep=named)
+        for stale in self.folder.glob(f"{VECTORS_PREFIX}*.lance"):
+            if stale.stem not in vectors:
+                shutil.rmtree(stale)
         return dropped
 
     def can_restore(self, run: Run) -> bool:
         """True while every version the run names is still there."""
         return run.is_readable and all(
-            self._find(table, version) is not None for table, version in run.table_versions.items()
+            self.find_table(table, version) is not None for table, version in run.table_versions.items()
         )
 
 
@@ -367,8 +400,13 @@ def _found(dataset: lance.LanceDataset | None, contract: Contract, keys: pl.Seri
 
 
 def _by_index(dataset: lance.LanceDataset, columns: list[str], keys: pl.Series) -> pl.DataFrame:
-    listed = ",".join(f"'{value}'" for value in keys)  # derived ids: hex and nothing else
-    return _frame(dataset.to_table(columns=columns, filter=f"{keys.name} in ({listed})"))
+    return _frame(dataset.to_table(columns=columns, filter=_listed(keys)))
+
+
+def _listed(keys: pl.Series) -> str:
+    """The filter for rows of these keys: derived ids, hex and nothing else."""
+    listed = ",".join(f"'{value}'" for value in keys)
+    return f"{keys.name} in ({listed})"
 
 
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:

@@ -140,8 +140,9 @@ VARIANTS = Contract(
 
 PAIRS = Contract(
     name="pairs",
-    about="A judged candidate pair of one scope.",
+    about="A candidate pair of one scope: near enough that a judge must look.",
     shape=_shape(
+        ("pair_id", _TEXT, "Id derived from the two chunks"),
         ("left_id", _TEXT, "The lower chunk_id"),
         ("right_id", _TEXT, "The higher chunk_id"),
         ("scope", _TEXT, "The wall"),
@@ -149,10 +150,11 @@ PAIRS = Contract(
         ("relation", _TEXT, "What the two are to each other"),
         ("confidence", pa.float32(), "Of the judgement, 0 to 1"),
         ("evidence", _TEXT, "The evidence in words"),
-        ("run_id", _TEXT, "The run that judged it"),
+        ("run_id", _TEXT, "The run that found it, or last judged it"),
     ),
-    key=("left_id", "right_id"),
+    key=("pair_id",),
     rules={
+        "pair_id_is_derived": _is_id("pair_id"),
         "left_below_right": _below,
         "similarity_is_cosine": pl.col("similarity").abs() <= 1.0 + 1e-5,
         "relation_is_known": _relation,
@@ -260,6 +262,7 @@ RUNS = Contract(
         ("table_versions", _TEXT, "JSON: the version of each table this run published"),
         ("settings", _TEXT, "JSON: the settings of the run"),
         ("note", _TEXT, "Why it failed, or what was skipped"),
+        ("neighbours", _TEXT, "JSON: embedding model and version, pairs found, kept and cut, probes by scope"),
     ),
     key=("run_id",),
     rules={
@@ -268,7 +271,26 @@ RUNS = Contract(
     },
 )
 
-# Every table a run publishes; `runs` itself is the commit and stands apart.
+VECTORS_PREFIX = "vectors_"
+
+
+def vectors_of(version: str, dimensions: int) -> Contract:
+    """The table of one embedding version: append-only, so that updates of `chunks` never disturb its index."""
+    return Contract(
+        name=f"{VECTORS_PREFIX}{version}",
+        about="A chunk's vector in one embedding version.",
+        shape=_shape(
+            ("chunk_id", _TEXT, "The chunk"),
+            ("scope", _TEXT, "The wall"),
+            ("text_key", _TEXT, "Digest of its normal form, whatever its scope: the same text is embedded once"),
+            ("vector", pa.list_(pa.float32(), dimensions), "Of unit length, or zero for a text without a known word"),
+        ),
+        key=("chunk_id",),
+        rules={"chunk_id_is_derived": _is_id("chunk_id"), "vector_is_present": pl.col("vector").is_not_null()},
+    )
+
+
+# Every table a run publishes, but for its vectors; `runs` itself is the commit and stands apart.
 PUBLISHED_TABLES = (
     CHUNKS,
     OCCURRENCES,

@@ -16,11 +16,13 @@ ACTIONS = (
     "superseded_existing",
 )
 
-RELATIONS = ("equivalent", "subset", "superseding", "contradictory", "complementary", "distinct", "unknown")
+UNKNOWN = "unknown"
+RELATIONS = ("equivalent", "subset", "superseding", "contradictory", "complementary", "distinct", UNKNOWN)
 
 COMPLETE = "complete"
 INCOMPLETE = "incomplete"
-COMPLETION = (COMPLETE, INCOMPLETE, "retry-needed")
+RETRY_NEEDED = "retry-needed"
+COMPLETION = (COMPLETE, INCOMPLETE, RETRY_NEEDED)
 
 PUBLISHED = "published"
 ROLLED_BACK = "rollback"

@@ -21,6 +21,8 @@ _HOME = tempfile.mkdtemp(prefix="nightfold-prefect-")
 for _name in [name for name in os.environ if name.startswith("PREFECT_")]:
     del os.environ[_name]
 os.environ |= {"PREFECT_HOME": _HOME, "DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+# A night that is not about vectors loads no model, in this process or another.
+os.environ["NIGHTFOLD_EMBEDDING__ENCODER"] = "none"
 
 ROOT = Path(__file__).parents[1]
 PREFECT = [sys.executable, "-m", "prefect"]

@@ -1,12 +1,14 @@
-"""Nights for tests: run one in this process, and read what it published."""
+"""Nights for tests: run one in this process, and read what it published. They embed nothing unless told to."""
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.console import Console
 
 from flows.console import Progress
-from flows.night import Outcome, night
+from flows.night import Outcome, Pending, night
 from flows.settings import Settings, load_settings
 from flows.warehouse import Warehouse
 
@@ -16,12 +18,22 @@ NO_FILE = Path("/dev/null")
 def settings_of(folder: Path, /, *inputs: dict[str, Any], **sections: Any) -> Settings:
     """Settings of these inputs alone: no file, only what the environment of the tests sets."""
     warehouse = {"path": str(folder)} | sections.pop("warehouse", {})
-    return load_settings(NO_FILE, over={"inputs": list(inputs), "warehouse": warehouse, **sections})
+    return load_settings(
+        NO_FILE, over={"embedding": {"encoder": "none"}, "inputs": list(inputs), "warehouse": warehouse, **sections}
+    )
 
 
-def run_night(folder: Path, /, *inputs: dict[str, Any], **sections: Any) -> Outcome:
+def run_night(folder: Path, /, *inputs: dict[str, Any], pending: Pending = "new", **sections: Any) -> Outcome:
     """One night over these inputs into the warehouse of this folder."""
-    return night(settings_of(folder, *inputs, **sections), progress=Progress(quiet=True))
+    return night(settings_of(folder, *inputs, **sections), progress=Progress(quiet=True), pending=pending)
+
+
+def said_by_night(folder: Path, /, *inputs: dict[str, Any], pending: Pending = "new", **sections: Any) -> str:
+    """What one night says on its way."""
+    said = StringIO()
+    progress = Progress(console=Console(file=said, highlight=False, soft_wrap=True, emoji=False))
+    night(settings_of(folder, *inputs, **sections), progress=progress, pending=pending)
+    return said.getvalue()
 
 
 def published(folder: Path, table: str) -> pl.DataFrame:

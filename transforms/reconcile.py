@@ -59,3 +59,12 @@ def check_reject_share(tally: Tally, *, reasons: dict[str, int], limit: float) -
             f"max_reject_share = {limit}; nothing was published. Mend the input or its column mapping, or raise the "
             "limit; --dry-run shows what each change does"
         )
+
+
+def check_vectors(complete: int, other_version: int, vectors: int) -> None:
+    """A chunk with a text is complete exactly when its vector of the current version is there."""
+    if other_version or complete != vectors:
+        raise DoesNotAddUp(
+            f"{complete:,} chunks say they are complete ({other_version:,} of them in another embedding version) and "
+            f"{vectors:,} have a vector; nothing was published"
+        )

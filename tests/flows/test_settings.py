@@ -27,8 +27,9 @@ Write = Callable[[str], Path]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in."""
+    """An empty folder to stand in, and nothing set."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NIGHTFOLD_EMBEDDING__ENCODER", raising=False)
     return tmp_path
 
 
@@ -225,6 +226,31 @@ INPUT = '[[inputs]]\npath = "a"\n'
             INPUT + "delimiter = '\"'",
             "inputs.#1.delimiter: one character, and neither a quote nor a line break (got '\"')",
         ),
+        (
+            "[embedding]\nencoder = 'magic'",
+            "embedding.encoder: Input should be 'static', 'transformer', 'http' or 'none' (got 'magic')",
+        ),
+        ("[embedding]\nbatch_size = 101", "embedding.batch_size: Input should be less than or equal to 100 (got 101)"),
+        ("[embedding]\ndimensions = 0", "embedding.dimensions: Input should be greater than or equal to 1 (got 0)"),
+        ("[embedding]\ntimeout_seconds = 0", "embedding.timeout_seconds: Input should be greater than 0 (got 0)"),
+        ("[embedding]\nurl = 'http://h'", 'embedding: url and api_key_variable go with encoder = "http"'),
+        ("[embedding]\napi_key_variable = 'K'", 'embedding: url and api_key_variable go with encoder = "http"'),
+        (
+            "[embedding]\nencoder = 'http'\nurl = 'http://h'",
+            'embedding: encoder = "http" needs url and dimensions (the length of the vectors it answers)',
+        ),
+        (
+            "[embedding]\nencoder = 'http'\ndimensions = 3",
+            'embedding: encoder = "http" needs url and dimensions (the length of the vectors it answers)',
+        ),
+        (
+            "[embedding]\nencoder = 'http'\ndimensions = 3\nurl = 'h/v1'",
+            "embedding: url: begins with http:// or https:// and a host (got 'h/v1')",
+        ),
+        (
+            "[embedding]\nencoder = 'http'\ndimensions = 3\nurl = 'http://me:word@h/v1'",
+            "embedding: url: holds a name or password; name the key's variable in api_key_variable instead",
+        ),
         (INPUT + 'scope = "a"\nscope_by = ["b"]', "inputs.#1: give scope or scope_by, not both"),
         (INPUT + 'kind = "file"\nchunk = true', 'inputs.#1: chunk = true goes with kind = "text" or "memory"'),
         (INPUT + 'spec_columns = {value = "v"}', 'inputs.#1: spec_columns goes with kind = "spec_row"'),
@@ -260,7 +286,10 @@ def test_every_fault_has_its_line(write: Write) -> None:
         (
             "NIGHTFOLD_BOGUS",
             "1",
-            "no such setting; sections are CHUNKING, GUARD, INPUTS, LOAD, SCOPE, SCOPES, WAREHOUSE",
+            (
+                "no such setting; sections are "
+                "CHUNKING, EMBEDDING, GUARD, INPUTS, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
+            ),
         ),
         ("NIGHTFOLD_", "1", "no such setting; sections are"),
         ("NIGHTFOLD_SCOPE__BY", "tenant", "lists and whole sections are written as JSON, as in NIGHTFOLD_SCOPE__BY='["),
@@ -388,6 +417,13 @@ def test_columns_are_mapped_as_the_input_names_them() -> None:
 def test_an_input_without_scope_columns_takes_the_usual_ones() -> None:
     mapping = InputSettings(path="a").column_map(source="a", scope_by=["workspace_id"])
     assert (mapping.scope_by, mapping.metadata) == (("workspace_id",), None)
+
+
+def test_an_endpoint_is_set_with_its_address_and_the_length_of_its_vectors() -> None:
+    given = {"encoder": "http", "url": "https://h:1/v1", "dimensions": 3, "api_key_variable": "K"}
+    settings = load_settings(over={"embedding": given})
+    assert settings.embedding.model_dump(include=set(given)) == given
+    assert Settings(**json.loads(settings.model_dump_json())) == settings
 
 
 def test_settings_come_back_from_their_json() -> None:

@@ -1,0 +1,217 @@
+"""Vectors and near pairs on a corpus of yours, beside what one would pick instead, in one run.
+
+    python -m benchmarks.near rows.parquet                    embedding, join, and how cost grows
+    python -m benchmarks.near rows.parquet --semhash-rows 100000   and semhash's self-deduplication, if it is installed
+
+Read the ratios: both sides ran on the same machine in the same minutes.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.memory import peak_mib, reset_peak
+from flows.console import Progress
+from flows.encoders import open_encoder
+from flows.night import Plan, Stage, StageReport, night
+from flows.settings import EmbeddingSettings, Settings, load_settings
+from flows.vectors import Vectors
+from flows.warehouse import Warehouse
+from transforms.embedding import embedded
+from transforms.neighbours import search_exactly
+
+_SCOPE = "bench"
+_SEARCHED = 2_000
+
+
+def main() -> None:
+    """Parses the command line and runs what it asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, help="a parquet file with a text column")
+    parser.add_argument("--text-column", default="text")
+    parser.add_argument("--embed-rows", type=int, default=50_000, help="rows of the comparison of encoders")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[50_000, 100_000, 200_000, 400_000])
+    parser.add_argument("--new-share", type=float, default=0.01, help="share of new rows in the second night")
+    parser.add_argument("--semhash-rows", type=int, default=0, help="rows given to semhash; 0: without it")
+    parser.add_argument("--night", type=Path, metavar="WAREHOUSE", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.night:
+        print(json.dumps(_night_here(asked.corpus, asked.night)))
+        return
+    texts = pl.read_parquet(asked.corpus, columns=[asked.text_column]).to_series().rename("text")
+    with tempfile.TemporaryDirectory(prefix="nightfold-bench-") as folder:
+        _encoders(texts.head(asked.embed_rows))
+        sizes = [size for size in asked.sizes if size <= len(texts)]
+        _growth(texts, sizes, Path(folder))
+        if asked.semhash_rows:
+            _semhash(texts.head(asked.semhash_rows), Path(folder))
+        _second_night(texts, Path(folder), new_share=asked.new_share)
+
+
+def _encoders(texts: pl.Series) -> None:
+    """The vocabulary join beside the library's own encode, with the same weights."""
+    encoder = open_encoder(EmbeddingSettings(), tell=print)
+    assert encoder is not None  # the default names one
+    library = _as_library(encoder)
+    started = time.perf_counter()
+    ours, _ = embedded(texts, encoder=encoder)
+    mine = time.perf_counter() - started
+    started = time.perf_counter()
+    theirs = library.encode(texts.to_list(), max_length=None)
+    plain = time.perf_counter() - started
+    lengths = np.linalg.norm(theirs, axis=1)
+    cosine = (ours * theirs).sum(axis=1)[lengths > 0] / lengths[lengths > 0]
+    print(
+        f"embedding {len(texts):,} texts: {len(texts) / mine:,.0f}/s, StaticModel.encode {len(texts) / plain:,.0f}/s, ",
+        end="",
+    )
+    print(f"ratio {plain / mine:.1f}x, lowest cosine between the two {cosine.min():.5f}\n")
+
+
+def _as_library(encoder: Any) -> Any:
+    from model2vec import StaticModel
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    from flows.static_model import static_folder
+
+    folder = static_folder(EmbeddingSettings())
+    weights = load_file(folder / "model.safetensors")["embedding.weight"]
+    return StaticModel(weights.astype(np.float32), Tokenizer.from_file(str(folder / "tokenizer.json")), normalize=True)
+
+
+def _settings(corpus: Path, warehouse: Path) -> Settings:
+    given = {"path": str(corpus), "name": "corpus", "scope": _SCOPE}
+    return load_settings(Path(os.devnull), over={"inputs": [given], "warehouse": {"path": str(warehouse)}})
+
+
+def _night_here(corpus: Path, warehouse: Path) -> dict[str, Any]:
+    measured: dict[str, Any] = {}
+
+    def measuring(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
+        reset_peak()
+        report = stage(plan, progress)
+        measured[name] = {"seconds": report.seconds, "peak": peak_mib()}
+        return report
+
+    open_encoder(EmbeddingSettings(), tell=lambda _: None)  # start-up: loading torch and the model is not the night's
+    run = night(_settings(corpus, warehouse), progress=Progress(quiet=True), run_stage=measuring).run
+    return {"stages": measured, "neighbours": run.neighbours, "rows": run.rows_in}
+
+
+def _night(rows: pl.DataFrame, folder: Path, name: str) -> dict[str, Any]:
+    """A night on these rows in a process of its own; the warehouse is `name` in the folder."""
+    rows.write_parquet(folder / "rows.parquet")
+    line = [sys.executable, "-m", "benchmarks.near", str(folder / "rows.parquet"), "--night", str(folder / name)]
+    done = subprocess.run(line, check=True, capture_output=True, text=True)
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def _growth(texts: pl.Series, sizes: list[int], folder: Path) -> None:
+    stages = ("load", "hash", "exact", "embed", "index", "near", "write", "mart")
+    print(
+        f"{'rows':>10}"
+        + "".join(f"{stage:>8}" for stage in stages)
+        + f"{'together':>10}{'peak MiB':>10}{'pairs':>10}{'recall':>8}"
+    )
+    for size in sizes:
+        measured = _night(pl.DataFrame(texts.head(size)).with_row_index("id"), folder, f"w{size}")
+        seconds = [measured["stages"][stage]["seconds"] for stage in stages]
+        peak = max(stage["peak"] for stage in measured["stages"].values())
+        near = measured["neighbours"]
+        recall = "exact" if near["recall"] is None else f"{near['recall']:.4f}"
+        columns = "".join(f"{each:>8.2f}" for each in seconds)
+        print(f"{size:>10,}{columns}{sum(seconds):>10.1f}{peak:>10,.0f}{near['added']:>10,}{recall:>8}")
+    if sizes:
+        _batched_search(folder / f"w{sizes[-1]}", near_seconds=measured["stages"]["near"]["seconds"])
+
+
+def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
+    """LanceDB's own batched search on the same table and index, for a sample of rows, as the join would need it."""
+    import lancedb
+
+    run = Warehouse(str(warehouse)).published()
+    assert run is not None
+    embedding = run.neighbours["embedding"]
+    vectors = Vectors(Warehouse(str(warehouse)), embedding["version"], embedding["dimensions"])
+    loaded = vectors.load([_SCOPE])
+    sample = np.arange(0, len(loaded.grid), max(1, len(loaded.grid) // _SEARCHED))[:_SEARCHED]
+    truth = search_exactly(loaded.grid, sample, most=5, threshold=0.85)
+    wanted = set(zip(truth.rows.tolist(), truth.others().tolist(), strict=True))
+    table = lancedb.connect(str(warehouse)).open_table(vectors.table)
+    places = {chunk: place for place, chunk in enumerate(loaded.chunk_ids)}
+    queries = loaded.grid[sample].astype(np.float32)
+    queries /= np.maximum(np.linalg.norm(queries, axis=1, keepdims=True), 1e-12)
+    for probes in (20, 40):
+        found: set[tuple[int, int]] = set()
+        started = time.perf_counter()
+        for start in range(0, len(sample), 500):
+            some = sample[start : start + 500]
+            search: Any = table.search(list(queries[start : start + 500]))
+            hits = search.distance_type("dot").nprobes(probes).limit(6)
+            rows = pl.from_arrow(hits.select(["chunk_id"]).to_arrow())
+            assert isinstance(rows, pl.DataFrame)
+            found |= {(int(some[q]), places[c]) for q, c in rows.select("query_index", "chunk_id").iter_rows()}
+        seconds = (time.perf_counter() - started) * len(loaded.grid) / len(sample)
+        recall = len(wanted & found) / max(1, len(wanted))
+        print(
+            f"LanceDB batched search, {probes} probes: {seconds:,.0f} s for all rows (from {len(sample):,}), recall "
+            f"{recall:.4f}; the near stage {near_seconds:.1f} s, ratio {seconds / near_seconds:.1f}x"
+        )
+    print()
+
+
+def _semhash(texts: pl.Series, folder: Path) -> None:
+    try:
+        from semhash import SemHash
+    except ImportError:
+        print("semhash is not installed: pip install semhash\n")
+        return
+    library = _as_library(None)
+    started = time.perf_counter()
+    kept = SemHash.from_records(texts.to_list(), model=library).self_deduplicate(threshold=0.85)
+    theirs = time.perf_counter() - started
+    measured = _night(pl.DataFrame(texts).with_row_index("id"), folder, "beside-semhash")
+    ours = sum(measured["stages"][stage]["seconds"] for stage in ("load", "hash", "exact", "embed", "index", "near"))
+    print(
+        f"{len(texts):,} rows, load to pairs: {ours:.1f} s, {measured['neighbours']['added']:,} pairs; semhash index and ",
+        end="",
+    )
+    print(f"self-deduplicate: {theirs:.1f} s, {len(kept.selected):,} rows kept; ratio {theirs / ours:.1f}x\n")
+
+
+def _second_night(texts: pl.Series, folder: Path, *, new_share: float) -> None:
+    """A first night without a few rows, a second one with them, and one with all: the same pairs?"""
+    rows = pl.DataFrame(texts).with_row_index("id")
+    is_new = pl.col("id").hash(seed=1) % 10_000 < new_share * 10_000
+    first = _night(rows.filter(~is_new), folder, "split")
+    second = _night(rows.filter(is_new), folder, "split")
+    _night(rows, folder, "whole")
+    compute = ("embed", "index", "near")
+    seconds = [sum(measured["stages"][stage]["seconds"] for stage in compute) for measured in (first, second)]
+    print(
+        f"embed, index and near: first night {seconds[0]:.1f} s, second {seconds[1]:.1f} s, ratio {seconds[1] / seconds[0]:.3f}"
+    )
+    pairs = [_pairs(folder / name) for name in ("split", "whole")]
+    common = len(pairs[0] & pairs[1])
+    print(f"pairs: {len(pairs[0]):,} over two nights, {len(pairs[1]):,} in one, {common:,} the same")
+
+
+def _pairs(warehouse: Path) -> set[str]:
+    dataset = Warehouse(str(warehouse)).open("pairs")
+    assert dataset is not None
+    return set(dataset.to_table(columns=["pair_id"])["pair_id"].to_pylist())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""Which rows of a scope lie near each other: a self-join on vectors, block by block, exact or through IVF partitions.
+
+Similarities are whole numbers until the end: vectors are snapped to a grid on which every dot product is exact in
+float32. So a pair has one similarity, whatever block, thread or night it is computed in, and ties are broken by the
+order of the rows, not by noise. Rows are given in the order of their ids.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Partial sums of a dot product stay below its bound, the product of the lengths; up to 2**24, float32 is exact.
+_LENGTH = 4095
+# A key holds a dot product and, below it, the place of the other row: float64 has room for 24 + 28 bits.
+_PLACES = 2.0**28
+_BLOCK_ROWS = 2048
+# How many times over a row's own candidates are looked up when they are checked for a second sight.
+_CHECK_ROWS = 262_144
+
+Floats = NDArray[np.float32]
+Grid = NDArray[np.int16]
+Places = NDArray[np.int64]
+Tell = Callable[[int], None]
+
+
+def _scale(dimensions: int) -> float:
+    """The length of a snapped unit vector before rounding, which can lengthen it by half a step a dimension."""
+    return _LENGTH - math.sqrt(dimensions) / 2
+
+
+def snapped(vectors: Floats) -> Grid:
+    """Unit (or zero) vectors on the grid: their dot products in float32 are exact in any order of summation."""
+    steps: Floats = np.rint(vectors * np.float32(_scale(vectors.shape[1])))
+    return steps.astype(np.int16)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Places of two rows, left below right, and their cosine; by left, then right. `found` counts every pair at or
+    above the threshold, also those beyond the best of both rows."""
+
+    left: Places
+    right: Places
+    similarity: Floats
+    found: int
+
+
+class Nearest:
+    """The `most` best candidates of each row so far. Threads may offer at the same time."""
+
+    def __init__(self, grid: Grid, *, most: int, threshold: float) -> None:
+        self.grid = grid
+        self.most = most
+        # The dot product that counts as 1: a whole number, so that no two others become one similarity.
+        self.square = math.floor(_scale(grid.shape[1]) ** 2)
+        self.at_least = np.float32(math.ceil(threshold * self.square))
+        self.keys = np.full((len(grid), most), -np.inf)
+        self.found = 0
+        self._lock = threading.Lock()
+
+    def offer(
+        self, queries: Places, members: Places, *, is_second_sight: Callable[[Places, Places], NDArray[np.bool_]]
+    ) -> None:
+        """Every query against every member, both sorted. A pair is counted unless it `is_second_sight`."""
+        dots = self.grid[queries].astype(np.float32) @ self.grid[members].astype(np.float32).T
+        itself = np.searchsorted(members, queries)
+        itself[itself == len(members)] = 0
+        same = members[itself] == queries
+        dots[np.flatnonzero(same), itself[same]] = -1
+        rows = np.flatnonzero(dots.max(axis=1) >= self.at_least)
+        if not rows.size:
+            return
+        dots = dots[rows]
+        columns = np.flatnonzero(dots.max(axis=0) >= self.at_least)
+        # What rounding has lengthened beyond 1 is a tie, here as in the similarity that later nights go by.
+        dots = np.minimum(dots[:, columns], np.float32(self.square))
+        hits = dots >= self.at_least
+        left, right = queries[rows], members[columns]
+        of_left = _best(np.where(hits, _keys(dots, right[None, :]), -np.inf), self.most)
+        of_right = _best(np.ascontiguousarray(np.where(hits, _keys(dots, left[:, None]), -np.inf).T), self.most)
+        counted = _count(hits, left, right, is_second_sight)
+        with self._lock:
+            self.found += counted
+            self._merge(left, of_left)
+            self._merge(right, of_right)
+
+    def _merge(self, rows: Places, keys: NDArray[np.float64]) -> None:
+        both = np.concatenate([self.keys[rows], keys], axis=1)
+        both.sort(axis=1)
+        again = both[:, 1:] == both[:, :-1]
+        both[:, 1:][again] = -np.inf
+        both.sort(axis=1)
+        self.keys[rows] = both[:, -self.most :]
+
+    def pairs(self) -> Pairs:
+        """Every pair in which one row is among the best of the other."""
+        row, _ = np.nonzero(self.keys > -np.inf)
+        keys = self.keys[self.keys > -np.inf]
+        dots, other = _parts(keys)
+        left, right = np.minimum(row, other), np.maximum(row, other)
+        order = np.lexsort((right, left))
+        left, right, dots = left[order], right[order], dots[order]
+        first = np.ones(len(left), dtype=bool)
+        first[1:] = (left[1:] != left[:-1]) | (right[1:] != right[:-1])
+        return Pairs(left[first], right[first], (dots[first] / self.square).astype(np.float32), self.found)
+
+
+def _keys(dots: Floats, places: Places) -> NDArray[np.float64]:
+    """Higher for the nearer row, and of rows as near for the lower one."""
+    return dots * _PLACES + (_PLACES - 1 - places)
+
+
+def _parts(keys: NDArray[np.float64]) -> tuple[NDArray[np.float64], Places]:
+    """The dot product and the place that a key is made of."""
+    dots = np.floor(keys / _PLACES)
+    return dots, (_PLACES - 1 - (keys - dots * _PLACES)).astype(np.int64)
+
+
+def _best(keys: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """The highest keys of each row, padded with none. `keys` is used up."""
+    best, rows = np.full((keys.shape[0], most), -np.inf), np.arange(keys.shape[0])
+    for n in range(min(most, keys.shape[1])):
+        at = keys.argmax(axis=1)
+        best[:, n] = keys[rows, at]
+        keys[rows, at] = -np.inf
+    return best
+
+
+def _count(
+    hits: NDArray[np.bool_], left: Places, right: Places, is_second_sight: Callable[[Places, Places], NDArray[np.bool_]]
+) -> int:
+    row, column = np.nonzero(hits)
+    counted = 0
+    for start in range(0, len(row), _CHECK_ROWS):
+        some = slice(start, start + _CHECK_ROWS)
+        counted += int(np.count_nonzero(~is_second_sight(left[row[some]], right[column[some]])))
+    return counted
+
+
+def _blocks(rows: Places, most: int) -> Iterator[Places]:
+    for start in range(0, len(rows), most):
+        yield rows[start : start + most]
+
+
+def join_exactly(
+    grid: Grid, is_new: NDArray[np.bool_], *, most: int, threshold: float, threads: int = 1, tell: Tell = lambda _: None
+) -> Nearest:
+    """Every new row against every row."""
+    nearest, everyone = Nearest(grid, most=most, threshold=threshold), np.arange(len(grid))
+    seen = lambda left, right: is_new[right] & (left > right)  # noqa: E731  two new rows see each other twice
+
+    def work(queries: Places) -> None:
+        for members in _blocks(everyone, _BLOCK_ROWS):
+            nearest.offer(queries, members, is_second_sight=seen)
+
+    _run(work, [*_blocks(np.flatnonzero(is_new), _BLOCK_ROWS)], threads, tell)
+    return nearest
+
+
+def _run(work: Callable[[Places], None], blocks: list[Places], threads: int, tell: Tell = lambda _: None) -> None:
+    """Works on the blocks in threads, and tells the size of each, one after the other, in the caller's."""
+    with ThreadPoolExecutor(threads) as pool:
+        for block, _ in zip(blocks, pool.map(work, blocks), strict=True):
+            tell(len(block))
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Rows by IVF partition: the centroids and the one that each row belongs to."""
+
+    centroids: Floats
+    of_row: NDArray[np.int32]
+
+    @cached_property
+    def _directions(self) -> Floats:
+        """The centroids on the grid, the longest as a unit vector: scores are exact too, whatever the block."""
+        return _on_grid(self.centroids)
+
+    def _scores(self, grid: Grid, rows: Places) -> Floats:
+        """How near each partition is to these rows. None is nearer than a row's own."""
+        scores = grid[rows].astype(np.float32) @ self._directions.T
+        scores[np.arange(len(rows)), self.of_row[rows]] = np.inf
+        return scores
+
+    def probed(self, grid: Grid, rows: Places, count: int) -> NDArray[np.int32]:
+        """The partitions that these rows ask: their own and the nearest others, `count` in all, in any order."""
+        first = max(0, len(self.centroids) - count)
+        return np.argpartition(self._scores(grid, rows), first, axis=1)[:, first:].astype(np.int32)
+
+    def probes_to(self, grid: Grid, rows: Places, others: Places) -> NDArray[np.int64]:
+        """How many probes each row needs to meet the other one, be they unlucky among partitions as near."""
+        scores = self._scores(grid, rows)
+        there = scores[np.arange(len(rows)), self.of_row[others], None]
+        needed: NDArray[np.int64] = np.count_nonzero(scores >= there, axis=1)
+        return needed
+
+
+def _on_grid(centroids: Floats) -> Floats:
+    longest = float(np.linalg.norm(centroids, axis=1).max(initial=0))
+    return snapped(centroids / np.float32(longest or 1)).astype(np.float32)
+
+
+def assigned(grid: Grid, centroids: Floats) -> NDArray[np.int32]:
+    """The nearest partition of each row."""
+    directions = _on_grid(centroids)
+    parts = [
+        np.argmax(grid[rows].astype(np.float32) @ directions.T, axis=1)
+        for rows in _blocks(np.arange(len(grid)), _BLOCK_ROWS * 8)
+    ]
+    return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)
+
+
+def join_by_partitions(
+    grid: Grid,
+    is_new: NDArray[np.bool_],
+    partitions: Partitions,
+    *,
+    probes: int,
+    most: int,
+    threshold: float,
+    threads: int = 1,
+    tell: Tell = lambda _: None,
+) -> Nearest:
+    """Every new row against the rows of the `probes` partitions nearest to it, its own always among them."""
+    nearest = Nearest(grid, most=most, threshold=threshold)
+    new = np.flatnonzero(is_new)
+    count, own = len(partitions.centroids), partitions.of_row
+    probed = np.full((len(grid), min(probes, count)), -1, dtype=np.int32)
+
+    def find(rows: Places) -> None:
+        probed[rows] = partitions.probed(grid, rows, probes)
+
+    _run(find, [*_blocks(new, _BLOCK_ROWS * 2)], threads)
+    flat = probed[new].ravel()
+    order = np.argsort(flat, kind="stable")
+    queries = new[order // probed.shape[1]]
+    borders = np.searchsorted(flat[order], np.arange(count + 1))
+    members = np.argsort(own, kind="stable")
+    member_borders = np.searchsorted(own[members], np.arange(count + 1))
+
+    def seen(left: Places, right: Places) -> NDArray[np.bool_]:
+        asks_back: NDArray[np.bool_] = (probed[right] == own[left, None]).any(axis=1)
+        return (left > right) & asks_back
+
+    def work(numbers: Places) -> None:
+        for number in numbers:
+            here = np.sort(members[member_borders[number] : member_borders[number + 1]])
+            asking = np.sort(queries[borders[number] : borders[number + 1]])
+            for some in _blocks(asking, _BLOCK_ROWS):
+                for others in _blocks(here, _BLOCK_ROWS * 4):
+                    nearest.offer(some, others, is_second_sight=seen)
+
+    _run(work, [*_blocks(np.arange(count), 1)], threads, tell)
+    return nearest
+
+
+def trained(grid: Grid, count: int, *, rounds: int = 10) -> Floats:
+    """The centroids of `count` partitions of these rows, of unit length: k-means from rows at even distances.
+
+    The same rows give the same centroids, so that a night run again ends the same.
+    """
+    rows = grid.astype(np.float32)
+    centroids = rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+    for _ in range(rounds):
+        centroids = _unit(centroids)
+        own = assigned(grid, centroids)
+        order = np.argsort(own, kind="stable")
+        sizes = np.bincount(own, minlength=count)
+        starts = np.cumsum(sizes) - sizes
+        there = sizes > 0
+        # A partition that nobody belongs to keeps its centroid.
+        centroids[there] = np.add.reduceat(rows[order], starts[there], axis=0)
+    return _unit(centroids)
+
+
+def _unit(vectors: Floats) -> Floats:
+    lengths: Floats = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+    return vectors / lengths
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The best candidates of some rows, searched exactly: the row and the key of each."""
+
+    rows: Places
+    keys: NDArray[np.float64]
+
+    def others(self) -> Places:
+        """The candidate of each row."""
+        return _parts(self.keys)[1]
+
+    def recall(self, nearest: Nearest) -> float:
+        """The share of these candidates that a join has found; 1 where there are none."""
+        if not self.rows.size:
+            return 1.0
+        return float((nearest.keys[self.rows] == self.keys[:, None]).any(axis=1).mean())
+
+    def probes_for(self, target: float, grid: Grid, is_new: NDArray[np.bool_], partitions: Partitions) -> int:
+        """The fewest probes with which a join finds that share of these candidates. The rows are new ones."""
+        if not self.rows.size:
+            return 1
+        _, others = _parts(self.keys)
+        needed = partitions.probes_to(grid, self.rows, others)
+        # A pair is found from either side, if both sides ask.
+        back = partitions.probes_to(grid, others, self.rows)
+        needed = np.where(is_new[others], np.minimum(needed, back), needed)
+        return int(np.sort(needed)[math.ceil(target * len(needed)) - 1])
+
+
+def search_exactly(grid: Grid, rows: Places, *, most: int, threshold: float) -> Truth:
+    """The best candidates of these rows among all rows."""
+    nearest = Nearest(grid, most=most, threshold=threshold)
+    everyone = np.arange(len(grid))
+    never = lambda left, right: np.zeros(len(left), dtype=bool)  # noqa: E731
+    for queries in _blocks(np.sort(rows), _BLOCK_ROWS):
+        for members in _blocks(everyone, _BLOCK_ROWS * 4):
+            nearest.offer(queries, members, is_second_sight=never)
+    place = np.repeat(np.sort(rows), most).reshape(-1, most)
+    keys = nearest.keys[np.sort(rows)]
+    return Truth(place[keys > -np.inf], keys[keys > -np.inf])
