@@ -183,11 +183,11 @@ def _semhash(texts: pl.Series, folder: Path) -> None:
     theirs = time.perf_counter() - started
     measured = _night(pl.DataFrame(texts).with_row_index("id"), folder, "beside-semhash")
     ours = sum(measured["stages"][stage]["seconds"] for stage in ("load", "hash", "exact", "embed", "index", "near"))
+    print(f"{len(texts):,} rows, load to pairs: {ours:.1f} s, {measured['neighbours']['added']:,} pairs")
     print(
-        f"{len(texts):,} rows, load to pairs: {ours:.1f} s, {measured['neighbours']['added']:,} pairs; semhash index and ",
-        end="",
+        f"semhash, index and self-deduplicate: {theirs:.1f} s, {len(kept.selected):,} rows kept; "
+        f"ratio {theirs / ours:.1f}x\n"
     )
-    print(f"self-deduplicate: {theirs:.1f} s, {len(kept.selected):,} rows kept; ratio {theirs / ours:.1f}x\n")
 
 
 def _second_night(texts: pl.Series, folder: Path, *, new_share: float) -> None:
@@ -199,9 +199,8 @@ def _second_night(texts: pl.Series, folder: Path, *, new_share: float) -> None:
     _night(rows, folder, "whole")
     compute = ("embed", "index", "near")
     seconds = [sum(measured["stages"][stage]["seconds"] for stage in compute) for measured in (first, second)]
-    print(
-        f"embed, index and near: first night {seconds[0]:.1f} s, second {seconds[1]:.1f} s, ratio {seconds[1] / seconds[0]:.3f}"
-    )
+    ratio = seconds[1] / seconds[0]
+    print(f"embed, index and near: first night {seconds[0]:.1f} s, second {seconds[1]:.1f} s, ratio {ratio:.3f}")
     pairs = [_pairs(folder / name) for name in ("split", "whole")]
     common = len(pairs[0] & pairs[1])
     print(f"pairs: {len(pairs[0]):,} over two nights, {len(pairs[1]):,} in one, {common:,} the same")

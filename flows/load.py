@@ -1,6 +1,7 @@
 """The load stage: every source into rows that keep the input contract, and what does not into rejects."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from schemas.tables import REJECTS
 from schemas.terms import FILE
 from transforms.chunking import chunk_documents
 from transforms.hashing import derived_id, file_hash
-from transforms.mapping import MissingColumn, mapped, resolved
+from transforms.mapping import ColumnMap, MissingColumn, mapped, resolved
 
+# What a bad row says, as far as it is known.
+_SAID = ("chunk_id", "scope", "text", "metadata", "detail")
 _FILE_BLOCK_BYTES = 1024 * 1024
 # A part is written when any of these is reached: by short rows, by long ones, by files of a row each.
 _PART_ROWS = 131_072
@@ -28,46 +31,103 @@ def load_sources(
     sources: list[Source], settings: Settings, folder: Path, *, tell_rows: Callable[[int], None]
 ) -> dict[str, Any]:
     """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped."""
-    parts = _Parts(folder)
-    rejects: list[pl.DataFrame] = []
-    kinds: set[str] = set()
-    skipped: list[str] = []
-    rows_in = 0
+    door = _Door(settings, _Parts(folder), tell_rows)
     for source in sources:
-        kinds.add(source.settings.kind)
-        skipped += source.left_out
-        for file in source.files:
-            refused_before, rows_before = len(rejects), rows_in
-            parts.begin_file()
-            try:
-                for batch in read(file, given=source.settings, load=settings.load):
-                    good, refused = _split(batch, source, file, settings)
-                    rows_in += good.height + refused.height
-                    parts.add(good)
-                    rejects.append(refused)
-                    tell_rows(parts.rows)
-            except UnreadableSource as error:
-                if settings.load.on_unreadable == "fail":
-                    raise
-                # Nothing of an unreadable file comes in: half a file would look like a whole one.
-                parts.drop_file()
-                del rejects[refused_before:]
-                rows_in = rows_before
-                skipped.append(str(error))
-    parts.close()
-    refused = pl.concat([REJECTS.empty(), *rejects])
+        door.take(source)
+    door.parts.close()
+    refused = pl.concat([REJECTS.empty(), *door.rejects])
     refused.write_parquet(folder / "rejects.parquet")
     return {
-        "rows_in": rows_in,
-        "rows": parts.rows,
-        "kinds": sorted(kinds),
-        "skipped": skipped,
+        "rows_in": door.rows_in,
+        "rows": door.parts.rows,
+        "kinds": sorted({source.settings.kind for source in sources}),
+        "skipped": door.skipped,
     }
 
 
+class _ScopeComesLate(Exception):
+    """A file has the scope columns of its input, after others without them went to the default scope."""
+
+    def __init__(self, file: SourceFile) -> None:
+        super().__init__(file)
+        self.file = file
+
+
+@dataclass
+class _DefaultScope:
+    """All files of an input go to the default scope, or none does: the wall must not hang on how rows are split over
+    files, nor two files that lost their scope share one."""
+
+    scoped: SourceFile | None = None
+    is_taken: bool = False
+
+    def see(self, file: SourceFile, before: ColumnMap, settled: ColumnMap) -> None:
+        if before.scope is not None:
+            return
+        if settled.scope is None:
+            if self.is_taken:
+                raise _ScopeComesLate(file)
+            self.scoped = self.scoped or file
+        elif self.scoped is not None:
+            raise UnreadableSource(
+                f"{file.path}: no column {' or '.join(before.scope_by)}, which {self.scoped.name} of this input has; "
+                "add what is missing, or make the file an input of its own with a scope"
+            )
+        else:
+            self.is_taken = True
+
+
+class _Door:
+    """What has come in so far, and what was turned away."""
+
+    def __init__(self, settings: Settings, parts: "_Parts", tell_rows: Callable[[int], None]) -> None:
+        self.parts = parts
+        self.rejects: list[pl.DataFrame] = []
+        self.rows_in = 0
+        self.skipped: list[str] = []
+        self._settings = settings
+        self._tell_rows = tell_rows
+
+    def take(self, source: Source) -> None:
+        """All files of the source. Their order makes no difference to what comes in."""
+        self.skipped += source.left_out
+        self.parts.begin_source()
+        before = len(self.rejects), self.rows_in, len(self.skipped)
+        try:
+            self._take_files(source, _DefaultScope())
+        except _ScopeComesLate as late:
+            self.parts.drop_source()
+            self._forget(*before)
+            self._take_files(source, _DefaultScope(late.file))
+
+    def _take_files(self, source: Source, default_scope: _DefaultScope) -> None:
+        for file in source.files:
+            before = len(self.rejects), self.rows_in, len(self.skipped)
+            self.parts.begin_file()
+            try:
+                for batch in read(file, given=source.settings, load=self._settings.load):
+                    good, refused = _split(batch, source, file, self._settings, default_scope)
+                    self.rows_in += good.height + refused.height
+                    self.parts.add(good)
+                    self.rejects.append(refused)
+                    self._tell_rows(self.parts.rows)
+            except UnreadableSource as error:
+                if self._settings.load.on_unreadable == "fail":
+                    raise
+                # Nothing of an unreadable file comes in: half a file would look like a whole one.
+                self.parts.drop_file()
+                self._forget(*before)
+                self.skipped.append(str(error))
+
+    def _forget(self, rejects: int, rows_in: int, skipped: int) -> None:
+        del self.rejects[rejects:]
+        del self.skipped[skipped:]
+        self.rows_in = rows_in
+
+
 class _Parts:
-    """Rows gathered into parquet files of bounded size, numbered as they come. Those of the file that is being read can
-    be dropped again: no part holds rows of it together with rows from before it."""
+    """Rows gathered into parquet files of bounded size, numbered as they come. Those of the file or the source that is
+    being read can be dropped again: no part holds rows of it together with rows from before it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -76,6 +136,19 @@ class _Parts:
         self._of_file: list[pl.DataFrame] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._written = self._written_before = self._rows_before = 0
+        self._source_began = 0, 0
+
+    def begin_source(self) -> None:
+        """What has come so far stays, whatever becomes of the source that is about to be read."""
+        self.begin_file()
+        self._write_all()
+        self._source_began = self._written, self.rows
+
+    def drop_source(self) -> None:
+        """Forgets every row since `begin_source`."""
+        self._before = []
+        self._written_before, self._rows_before = self._source_began
+        self.drop_file()
 
     def begin_file(self) -> None:
         """What has come so far stays, whatever becomes of the file that is about to be read."""
@@ -127,7 +200,9 @@ class _Parts:
         return self.folder / f"rows-{part:06d}.parquet"
 
 
-def _split(batch: Batch, source: Source, file: SourceFile, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split(
+    batch: Batch, source: Source, file: SourceFile, settings: Settings, default_scope: _DefaultScope
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The batch's rows, documents and rows that ask for it in windows: those that keep the input contract, and the
     rejects."""
     refused = _refused_lines(batch, source)
@@ -136,24 +211,29 @@ def _split(batch: Batch, source: Source, file: SourceFile, settings: Settings) -
     mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by)
     # A scope that is asked for by name must be there; only the usual one gives way to the default.
     asked_for = source.settings.scope_by is not None or settings.scope.required
-    default_scope = None if asked_for else settings.scope.default
+    default = None if asked_for else settings.scope.default
     try:
-        mapping = resolved(mapping, batch.rows.columns, default_scope=default_scope)
+        settled = resolved(mapping, batch.rows.columns, default_scope=default, partitions=batch.partitions)
     except MissingColumn as missing:
         raise UnreadableSource(f"{file.path}: {missing}") from None
-    if mapping.text is not None and _is_chunked(source, file):
-        batch = _in_windows(batch, file, mapping.text, settings)
+    default_scope.see(file, mapping, settled)
+    if settled.text is not None and _is_chunked(source, file):
+        batch = _in_windows(batch, file, settled.text, settings)
     is_whole = file.format in ("documents", BYTES)
     position = pl.lit(file.name) if is_whole else pl.lit(f"{file.name}:") + pl.lit(batch.numbers).cast(pl.String)
-    rows = mapped(batch.rows, mapping, position=position)
+    # Ids in a column that nobody named may begin anew in each file. Not with a colon: a row without an id goes by that
+    # and its line.
+    is_guessed = source.settings.id_column is None and not source.is_one_file and not is_whole
+    id_prefix = f"{file.name}#" if is_guessed else ""
+    rows = mapped(batch.rows, settled, position=position, id_prefix=id_prefix, as_json=batch.as_json)
     if source.settings.kind == FILE:
-        rows = rows.with_columns(_hashes_of_bytes(rows, batch, file, mapping.text))
+        rows = rows.with_columns(_hashes_of_bytes(rows, batch, file, settled.text))
     too_long = pl.col("text").str.len_bytes() > settings.load.max_text_bytes
     fits = pl.when(too_long).then(pl.lit(TEXT_FITS))
     rows = rows.with_columns(broken=pl.coalesce("broken", fits, ROWS.broken_rule()))
     good = rows.filter(pl.col("broken").is_null()).drop("broken")
     bad = rows.filter(pl.col("broken").is_not_null()).select(
-        "source", "source_row_id", "locator", reason=pl.col("broken"), detail=pl.lit(None, dtype=pl.String)
+        "source", "source_row_id", "locator", "scope", "text", "metadata", reason=pl.col("broken")
     )
     return good, pl.concat([refused, as_rejects(bad)])
 
@@ -168,8 +248,8 @@ def _in_windows(batch: Batch, file: SourceFile, text: str, settings: Settings) -
         raise UnreadableSource(
             f"{file.path}: has a column chunk_index, so its texts are windows already; leave out chunk = true"
         )
-    if batch.rows.schema[text] not in (pl.String, pl.Null):
-        raise UnreadableSource(f"{file.path}: chunk = true cuts text, and {text!r} is {batch.rows.schema[text]}")
+    if batch.rows.schema[text] not in (pl.String, pl.Null) or text in batch.as_json:
+        raise UnreadableSource(f"{file.path}: chunk = true cuts text, and {text!r} is {_held_in(batch, text)}")
     number = max(batch.rows.columns, key=len) + "#"  # a name that no column has
     windows = chunk_documents(
         batch.rows.with_columns(batch.numbers.alias(number)),
@@ -177,7 +257,11 @@ def _in_windows(batch: Batch, file: SourceFile, text: str, settings: Settings) -
         tokens=settings.chunking.tokens,
         overlap=settings.chunking.overlap,
     )
-    return Batch(windows.drop(number), windows[number])
+    return replace(batch, rows=windows.drop(number), numbers=windows[number])
+
+
+def _held_in(batch: Batch, column: str) -> str:
+    return "lists or objects" if column in batch.as_json else str(batch.rows.schema[column])
 
 
 def _refused_lines(batch: Batch, source: Source) -> pl.DataFrame:
@@ -189,8 +273,12 @@ def _refused_lines(batch: Batch, source: Source) -> pl.DataFrame:
 
 
 def as_rejects(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with source, locator and reason in the shape of REJECTS; `run_id` is set when they are published."""
-    reject_id = derived_id(pl.col("reason"), pl.col("source"), pl.col("locator"))
+    """Rows with source, locator and reason in the shape of REJECTS; the runs are set when they are published.
+
+    The id also has what the row says, as far as it is known: another bad row in the same place is another reject.
+    """
+    said = [pl.col(name) for name in ("source_row_id", *_SAID) if name in rows.columns]
+    reject_id = derived_id(pl.col("reason"), pl.col("source"), pl.col("locator"), *said)
     return REJECTS.shaped(rows.with_columns(reject_id=reject_id))
 
 
@@ -201,9 +289,10 @@ def _hashes_of_bytes(rows: pl.DataFrame, batch: Batch, file: SourceFile, column:
         hashes = [None if scope is None else file_hash(scope, _blocks(file.path)) for scope in scopes]
     elif column is None:
         raise UnreadableSource(f"{file.path}: no column with the bytes; name one with text_column")
-    elif (dtype := batch.rows.schema[column]) not in (pl.Binary, pl.String, pl.Null):
+    elif batch.rows.schema[column] not in (pl.Binary, pl.String, pl.Null) or column in batch.as_json:
         raise UnreadableSource(
-            f'{file.path}: kind = "{FILE}" takes bytes, and {column!r} is {dtype}; name another column'
+            f'{file.path}: kind = "{FILE}" takes bytes, and {column!r} is {_held_in(batch, column)}; '
+            "name another column"
         )
     else:
         contents = batch.rows[column].cast(pl.Binary).to_list()

@@ -42,11 +42,13 @@ order by duplicate_rows desc, o.scope, o.source;
 comment on view duplicate_rate_by_source is 'How much of each source was already there, by scope.';
 
 create or replace view rejects_by_rule as
-select reason as rule, source, count(*) as row_count, min(locator) as example
-from rejects
+select reason as rule, source, count(*) filter (last_run_id = latest) as tonight, count(*) as ever,
+       coalesce(min(locator) filter (last_run_id = latest), min(locator)) as example
+from rejects, (select max_by(run_id, published_at) as latest from runs where status = 'published')
 group by all
-order by row_count desc, rule, source;
-comment on view rejects_by_rule is 'Rows refused at the door, by the rule they broke, with one place to look.';
+order by tonight desc, ever desc, rule, source;
+comment on view rejects_by_rule is
+  'Rows refused at the door, by the rule they broke: in the latest run and ever, with one place to look.';
 
 create or replace view run_history as
 select run_id, status, restores, started_at, published_at, rows_in, rows_rejected, occurrences_new, occurrences_known,

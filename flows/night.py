@@ -12,8 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from blake3 import blake3
-
 from flows import mart
 from flows.console import Progress
 from flows.embed import block_files, embed_chunks
@@ -24,13 +22,13 @@ from flows.near import find_pairs
 from flows.settings import Settings
 from flows.sources import find_sources
 from flows.stages import changes_in, fold_exact, hash_rows, write_tables
-from flows.staging import Staging, drop_others
+from flows.staging import Staging, drop_others, staging_name, staging_root
 from flows.vectors import Vectors
 from flows.warehouse import Run, Warehouse
 from schemas.contract import ContractBroken
 from schemas.rows import ROWS
 from schemas.tables import PUBLISHED_TABLES
-from schemas.terms import FAILED, PUBLISHED, STORED_AS_NEW
+from schemas.terms import FAILED, PUBLISHED, ROLLED_BACK, STORED_AS_NEW
 from transforms.reconcile import DoesNotAddUp, Tally, check_reject_share, check_rows
 
 
@@ -75,7 +73,7 @@ class Plan:
 
     def result(self, stage: str) -> dict[str, Any]:
         """What a stage that is done has counted."""
-        return Staging(self.staging).run(stage, _not_done)[1]
+        return Staging(self.staging).result(stage)
 
     @property
     def tally(self) -> Tally:
@@ -144,17 +142,19 @@ def night(
         warehouse.begin()
         started_at, staging = datetime.now(UTC), None
         try:
-            plan = _planned(settings, Path(settings.warehouse.staging or warehouse.folder / "staging"), pending)
+            plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending)
             started_at, staging = plan.started_at, Staging(plan.staging)
             drop_others(plan.staging.parent, keep=plan.staging.name)
+            for line in moved_walls(settings, plan.run_before):
+                progress.tell(line)
             stages = _Stages(plan, progress, run_stage)
             published = _publish(plan, stages)
         except (NightfoldError, DoesNotAddUp, ContractBroken) as error:
+            if staging is not None:
+                staging.drop()
             warehouse.commit(_failed(settings, started_at, why=str(error)))
             # Whoever opens a table without asking `runs` for its version sees what is published.
             warehouse.begin()
-            if staging is not None:
-                staging.drop()
             if isinstance(error, NightfoldError):
                 raise
             raise NothingPublished(str(error)) from error
@@ -167,7 +167,7 @@ def night(
         return outcome
 
 
-def _planned(settings: Settings, staging_root: Path, pending: Pending = "new") -> Plan:
+def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
     """The plan of tonight. Its staging is named after the program, the settings, the files and the run before it, so
     that a rerun of the same night finds what a crashed one left, and no other night does."""
     warehouse = Warehouse(settings.warehouse.path)
@@ -177,7 +177,7 @@ def _planned(settings: Settings, staging_root: Path, pending: Pending = "new") -
     made_by = [version("nightfold"), *(str(contract.shape) for contract in (ROWS, *PUBLISHED_TABLES))]
     mine = [pending, settings.model_dump(mode="json"), inputs, before.run_id if before else None]
     identity = json.dumps([made_by, mine])
-    staging = Staging(staging_root / blake3(identity.encode()).hexdigest()[:16])
+    staging = Staging(root / staging_name(identity))
     # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
     begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
     started_at = datetime.fromisoformat(begun["started_at"])
@@ -390,6 +390,21 @@ def refresh_mart(plan: Plan, progress: Progress) -> StageReport:
         return StageReport(tally.chunks_new + tally.chunks_touched, tally.chunks_new, seconds=elapsed())
 
 
+def moved_walls(settings: Settings, before: Run | None) -> list[str]:
+    """A line for each change since the run before that gives rows other chunks than they had."""
+    if before is None:
+        return []
+    earlier = before.settings
+    unchecked = {name for name, one in earlier.get("scopes", {}).items() if not one["dedup"]}
+    lines = [
+        f"[scopes.{scope!r}] dedup has changed: its rows are stored a second time where they come again"
+        for scope in sorted(unchecked ^ set(settings.unchecked_scopes))
+    ]
+    if settings.scope.by != earlier.get("scope", {}).get("by", settings.scope.by):
+        lines.append("[scope] by has changed: rows whose scope is another now are stored a second time")
+    return lines
+
+
 def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int]) -> Run:
     tally, skipped = plan.tally, plan.result("load")["skipped"]
     neighbours = _neighbours(plan) if versions else {}
@@ -428,20 +443,24 @@ def _neighbours(plan: Plan) -> dict[str, Any]:
     return {**pairs, **counts, "embedding": embedding, "probes": probes}
 
 
-def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
-    nothing: dict[str, Any] = dict.fromkeys(
+_NOTHING_COUNTED: dict[str, Any] = {
+    **dict.fromkeys(
         ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
-    )
+    ),
+    "actions": {},
+    "stage_seconds": {},
+    "recall_measured": None,
+}
+
+
+def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     return Run(
         run_id=_run_id(started_at),
         started_at=started_at,
         published_at=None,
         status=FAILED,
         restores=None,
-        **nothing,
-        actions={},
-        stage_seconds={},
-        recall_measured=None,
+        **_NOTHING_COUNTED,
         table_versions={},
         settings=settings.model_dump(mode="json"),
         note=why,
@@ -457,10 +476,6 @@ def _outcome(plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | 
     return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file)
 
 
-def _not_done(folder: Path) -> dict[str, Any]:
-    raise NightfoldError(f"{folder}: the stage before has not run")
-
-
 def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
     """Publishes an older run's versions again, as a new run; the mart follows."""
     warehouse = Warehouse(settings.warehouse.path)
@@ -473,12 +488,16 @@ def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
             raise NightfoldError(f"{target.run_id}: cannot go back to this run: {why}")
         now = datetime.now(UTC)
         run = replace(
-            target, run_id=_run_id(now), started_at=now, published_at=now, status="rollback", restores=target.run_id
+            target,
+            **_NOTHING_COUNTED,
+            run_id=_run_id(now),
+            started_at=now,
+            published_at=now,
+            status=ROLLED_BACK,
+            restores=target.run_id,
+            note=f"went back to {target.run_id}",
         )
-        run = replace(
-            run, rows_in=0, rows_rejected=0, occurrences_new=0, occurrences_known=0, chunks_new=0, chunks_touched=0
-        )
-        warehouse.commit(replace(run, actions={}, stage_seconds={}, note=f"went back to {target.run_id}"))
+        warehouse.commit(run)
         warehouse.begin()
         mart.refresh(warehouse, run, before=None, changes=[])
         return run

@@ -6,9 +6,10 @@ Every batch of a file has the same columns and types, so that a row is read the 
 import codecs
 import csv
 import json
+import os
 import stat
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -59,11 +60,16 @@ class Refused:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one file, in order, with the number of each in its file, counted from 1: of csv and jsonl the line."""
+    """Rows of one file, in order, with the number of each in its file, counted from 1: of csv and jsonl the line.
+
+    Columns of `partitions` are said by its folders, those of `as_json` have their values written as JSON.
+    """
 
     rows: pl.DataFrame
     numbers: pl.Series
     refused: list[Refused] = field(default_factory=list)
+    partitions: frozenset[str] = frozenset()
+    as_json: frozenset[str] = frozenset()
 
 
 def read(file: SourceFile, *, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
@@ -107,18 +113,21 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 def _partitions(path: Path) -> dict[str, str | None]:
     """What the folders of a file say of all its rows, as in `workspace_id=acme/part-0.parquet`. Who writes such folders
-    leaves the column out of the file; without it, the rows of all of them would be in one scope."""
-    said = [folder.split("=", 1) for folder in path.parts[:-1] if "=" in folder.strip("=")]
-    return {key: None if value == _NULL_PARTITION else unquote(value) for key, value in said}
+    leaves the column out of the file; without it, the rows of all of them would be in one scope. An empty value is
+    null."""
+    folders = Path(os.path.abspath(path)).parts[:-1]  # noqa: PTH100  (links kept as they are named)
+    said = [folder.split("=", 1) for folder in folders if folder.find("=") > 0]
+    return {key: None if value in ("", _NULL_PARTITION) else unquote(value) for key, value in said}
 
 
 def _with_partitions(batch: Batch, partitions: dict[str, str | None]) -> Batch:
     """The batch with those as columns; a column of the file's own stands."""
-    missing = {key: value for key, value in partitions.items() if key not in batch.rows.columns}
+    # A column `chunk_index` always numbers windows, and no folder holds the one window of that number.
+    missing = {key: value for key, value in partitions.items() if key not in (*batch.rows.columns, "chunk_index")}
     if not missing or not batch.rows.width:
         return batch
     columns = [pl.lit(value, dtype=pl.String).alias(key) for key, value in missing.items()]
-    return replace(batch, rows=batch.rows.with_columns(columns))
+    return replace(batch, rows=batch.rows.with_columns(columns), partitions=frozenset(missing))
 
 
 def _first_line(error: Exception) -> str:
@@ -377,11 +386,10 @@ def _texts(columns: list[str], rows: list[list[str]]) -> pl.DataFrame:
 
 # --- JSON lines -------------------------------------------------------------------------------------------------------
 
-# A struct has every field in every row: keys that are data, like ids, would fill the memory with nulls.
-_MOST_FIELDS = 256
 _MOST_COLUMNS = 4096
 _WHOLE_AS_FLOAT = 2**53
-# Kinds of values and the type that holds them, the first that fits; no value at all is text.
+_JSON = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+# Kinds of values and the type that holds them, the first that fits; no value at all is text, and so is what none holds.
 _SCALARS: tuple[tuple[set[object], type[pl.DataType]], ...] = (
     ({str}, pl.String),
     ({bool}, pl.Boolean),
@@ -392,22 +400,31 @@ _SCALARS: tuple[tuple[set[object], type[pl.DataType]], ...] = (
 
 def _jsonl(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
     """One object a line; a line that is none is refused. A column has the one type that holds all its values in the
-    file, text where none does; a key that an object lacks is null. To know the columns, the file is read twice."""
-    shapes: dict[str, _Shape] = {}
+    file, text where none does; a key that an object lacks is null. To know the columns, the file is read twice.
+
+    Lists and objects are JSON, not typed: in a type for all of them, a value would have the keys of its neighbours."""
+    kinds: dict[str, set[object]] = {}
     blocks: Iterable[_Block] = []
     seen = 0
     for block in _jsonl_blocks(file, given, load):
         blocks, seen = [block], seen + 1
         for column in dict.fromkeys(key for value in block.objects for key in value):
-            shapes.setdefault(column, _Shape()).see([value.get(column) for value in block.objects])
-        if len(shapes) > _MOST_COLUMNS:
+            kinds.setdefault(column, set()).update(_kinds([value.get(column) for value in block.objects]))
+        if len(kinds) > _MOST_COLUMNS:
             raise UnreadableSource(f"{file.path}: more than {_MOST_COLUMNS:,} different keys; put them under one key")
-    dtypes = {column: shapes[column].dtype() for column in sorted(shapes)}
+    as_json = frozenset(column for column, seen_there in kinds.items() if seen_there & {list, dict})
+    dtypes = {column: _dtype(kinds[column]) for column in sorted(kinds)}
     if not seen:
         raise UnreadableSource(f"{file.path}: nothing but blank lines; write one JSON object a line")
     for block in _jsonl_blocks(file, given, load) if seen > 1 else blocks:
-        rows = pl.DataFrame({name: _column(name, block.objects, dtype) for name, dtype in dtypes.items()})
-        yield Batch(rows, pl.Series(block.numbers, dtype=pl.Int64), block.refused)
+        columns = {name: [value.get(name) for value in block.objects] for name in dtypes}
+        rows = pl.DataFrame(
+            {
+                name: _json_column(values) if name in as_json else _column(values, dtypes[name])
+                for name, values in columns.items()
+            }
+        )
+        yield Batch(rows, pl.Series(block.numbers, dtype=pl.Int64), block.refused, as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -451,67 +468,65 @@ def _parsed(lines: list[str], first: int, name: str) -> _Block:
     return block
 
 
-class _Shape:
-    """What the values of one key have been, over all blocks of a file. The order they came in makes no difference."""
-
-    def __init__(self) -> None:
-        self._kinds: set[object] = set()
-        self._items: _Shape | None = None
-        self._fields: dict[str, _Shape] = {}
-
-    def see(self, values: list[Any]) -> None:
-        kinds: set[object] = {kind for kind in set(map(type, values)) if kind is not NoneType}
-        if int in kinds:
-            widest = max(abs(value) for value in values if type(value) is int)
-            kinds |= {"wide"} if widest > _WHOLE_AS_FLOAT else set()
-            kinds |= {"huge"} if widest >= 2**63 else set()
-        if list in kinds:
-            self._items = self._items or _Shape()
-            self._items.see([item for value in values if isinstance(value, list) for item in value])
-        if dict in kinds and len(self._fields) <= _MOST_FIELDS:
-            by_key: dict[str, list[Any]] = defaultdict(list)
-            for value in values:
-                for key, inner in value.items() if isinstance(value, dict) else ():
-                    by_key[key].append(inner)
-            for key, inners in by_key.items():
-                self._fields.setdefault(key, _Shape()).see(inners)
-        self._kinds |= kinds
-
-    def dtype(self) -> pl.DataType | None:
-        """The type that holds every value without loss; None where there is none."""
-        kinds = self._kinds
-        for held, dtype in _SCALARS:
-            if kinds <= held:
-                return dtype()
-        if kinds == {list} and self._items is not None:
-            inner = self._items.dtype()
-            return None if inner is None else pl.List(inner)
-        if kinds == {dict} and 0 < len(self._fields) <= _MOST_FIELDS:
-            fields = {key: self._fields[key].dtype() for key in sorted(self._fields)}
-            known = {key: dtype for key, dtype in fields.items() if dtype is not None}
-            return pl.Struct(known) if len(known) == len(fields) else None
-        return None
+def _kinds(values: list[Any]) -> set[object]:
+    """What the values are, as far as it decides on the type that holds them."""
+    kinds: set[object] = {kind for kind in set(map(type, values)) if kind is not NoneType}
+    if int in kinds:
+        widest = max(abs(value) for value in values if type(value) is int)
+        kinds |= {"wide"} if widest > _WHOLE_AS_FLOAT else set()
+        kinds |= {"huge"} if widest >= 2**63 else set()
+    return kinds
 
 
-def _column(name: str, objects: list[dict[str, Any]], dtype: pl.DataType | None) -> pl.Series:
-    values = [value.get(name) for value in objects]
+def _dtype(kinds: set[object]) -> type[pl.DataType] | None:
+    """The type that holds every value without loss; None where there is none."""
+    return next((dtype for held, dtype in _SCALARS if kinds <= held), None)
+
+
+def _column(values: list[Any], dtype: type[pl.DataType] | None) -> pl.Series:
     if dtype is None:
-        return pl.Series(name, [_as_text(value) for value in values], dtype=pl.String)
+        return pl.Series([_as_text(value) for value in values], dtype=pl.String)
     if dtype == pl.Float64:
         # Python writes NaN and Infinity, which JSON does not have.
         values = [value if value is None or isfinite(value) else None for value in values]
-    return pl.Series(name, values, dtype=dtype, strict=False)
+    return pl.Series(values, dtype=dtype, strict=False)
 
 
 def _as_text(value: Any) -> str | None:
-    """A value of a column of several types: text as it is, the rest as JSON, a whole number without its point."""
-    if isinstance(value, str | None):
-        return value
+    """A value of a column of several types: text as it is, the rest as JSON."""
+    return value if isinstance(value, str) else _as_json(value)
+
+
+def _json_column(values: list[Any]) -> pl.Series:
+    return pl.Series([_as_json(value) for value in values], dtype=pl.String)
+
+
+def _as_json(value: Any) -> str | None:
+    """The one way to write a value: keys in order, a whole number without its point. What JSON has no word for is
+    null."""
     if isinstance(value, float):
         if not isfinite(value):
             return None
         value = int(value) if value.is_integer() and abs(value) < _WHOLE_AS_FLOAT else value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if value is None:
+        return None
+    try:
+        return _JSON.encode(value)
+    except ValueError:
+        return _JSON.encode(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for every NaN and infinity in it."""
+    match value:
+        case dict():
+            return {key: _finite(inner) for key, inner in value.items()}
+        case list():
+            return [_finite(inner) for inner in value]
+        case float():
+            return value if isfinite(value) else None
+        case _:
+            return value
 
 
 # --- documents and files ----------------------------------------------------------------------------------------------

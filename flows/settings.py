@@ -19,7 +19,7 @@ from pydantic_settings import (
 )
 
 from flows.errors import NightfoldError
-from schemas.rows import SPEC_FIELDS
+from schemas.rows import SCOPE_SEPARATOR, SPEC_FIELDS
 from schemas.terms import MEMORY, TEXT
 from transforms.mapping import ColumnMap
 
@@ -29,8 +29,11 @@ _PREFIX = "NIGHTFOLD_"
 
 def _name(name: str) -> str:
     """A name goes into derived ids and into SQL results: something to see, and no control characters."""
-    if not name.strip() or len(name) > 200 or any(character < " " or character == "\x7f" for character in name):
-        raise ValueError("a name has 1 to 200 characters, not all blank, and no line breaks or control characters")
+    if not name.strip() or len(name) > 200 or any(c < " " or c in ("\x7f", SCOPE_SEPARATOR) for c in name):
+        raise ValueError(
+            "a name has 1 to 200 characters, not all blank, and no line breaks or control characters, "
+            f"nor {SCOPE_SEPARATOR}, which joins the columns of a scope"
+        )
     return name
 
 

@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,12 +45,14 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """One input of the settings with its files. `left_out` has a line for each folder with files that nobody reads."""
+    """One input of the settings with its files. `left_out` has a line for each folder with files that nobody reads.
+    `is_one_file`: named outright; a folder or glob with one file in it may have two tomorrow."""
 
     name: str
     settings: InputSettings
     files: tuple[SourceFile, ...]
     left_out: tuple[str, ...] = ()
+    is_one_file: bool = False
 
 
 def find_sources(settings: Settings) -> list[Source]:
@@ -61,7 +63,7 @@ def find_sources(settings: Settings) -> list[Source]:
             "(`nightfold settings example` prints one)"
         )
     try:
-        sources = [_source(given) for given in settings.inputs]
+        sources = [_source(given, _own_folders(settings)) for given in settings.inputs]
     except OSError as error:
         path = shown(Path(os.fsdecode(error.filename or "inputs")))
         raise UnreadableSource(f"{path}: cannot be looked at ({error.strerror}); check its name and rights") from error
@@ -80,20 +82,29 @@ def shown(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _source(given: InputSettings) -> Source:
+def _own_folders(settings: Settings) -> frozenset[Path]:
+    """Where a run writes: in a folder that is read, they are not input."""
+    warehouse = Path(settings.warehouse.path)
+    return frozenset({_real(warehouse), _real(Path(settings.warehouse.staging or warehouse / "staging"))})
+
+
+def _source(given: InputSettings, own: frozenset[Path]) -> Source:
     found: dict[Path, Path] = {}
     left_out: list[str] = []
     for pattern in given.paths:
-        matches, unread = _matches(_expanded(pattern), pattern, given)
-        # By its absolute path, so that a file named in two ways is read once.
+        matches, unread = _matches(_expanded(pattern), pattern, given, own)
+        # By its absolute path, so that a file named in two ways is read once. A link is a file of its own, as a copy
+        # would be: it can lie in the folder of another scope.
         found |= {_absolute(path): path for path in matches}
         left_out += [unread] if unread else []
     root = Path(os.path.commonpath([_base(_expanded(pattern)) for pattern in given.paths]))
     files = tuple(
         SourceFile(found[absolute], shown(Path(os.path.relpath(absolute, root))), _format(found[absolute], given))
-        for absolute in _once(found, root)
+        for absolute in sorted(found)
     )
-    return Source(given.name or _usual_name(given, root), given, files, tuple(left_out))
+    is_one_file = len(given.paths) == 1 and _expanded(given.paths[0]).is_file()
+    name = given.name or _usual_name(files[0].path.name if is_one_file else root.name)
+    return Source(name, given, files, tuple(left_out), is_one_file)
 
 
 def _expanded(pattern: str) -> Path:
@@ -106,40 +117,31 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _once(paths: Iterable[Path], root: Path) -> list[Path]:
-    """Each file under one name, in order: its own rather than that of a link to it, then the shortest, the lowest."""
-    by_inode: dict[tuple[int, int], list[Path]] = {}
-    for path in paths:
-        status = path.stat()
-        by_inode.setdefault((status.st_dev, status.st_ino), []).append(path)
-    kept: list[Path] = []
-    real_root = root.resolve()
-    for same in by_inode.values():
-        # Hard links share their inode too, and are files of their own: only links lead to the same real path.
-        by_target: dict[Path, Path] = {}
-        for path in sorted(same, key=lambda path: (len(path.parts), path)):
-            target = path.resolve() if len(same) > 1 else path
-            is_itself = target == real_root / os.path.relpath(path, root)
-            by_target[target] = path if is_itself else by_target.get(target, path)
-        kept += by_target.values()
-    return sorted(kept)
+def _real(path: Path) -> Path:
+    # Not Path.resolve: it raises for a loop of links.
+    return Path(os.path.realpath(path))
 
 
 # --- matching ---------------------------------------------------------------------------------------------------------
 
 
-def _matches(path: Path, pattern: str, given: InputSettings) -> tuple[list[Path], str | None]:
+def _matches(path: Path, pattern: str, given: InputSettings, own: frozenset[Path]) -> tuple[list[Path], str | None]:
     """The files a path, folder or glob stands for, and what a folder holds besides."""
+    base = _real(_base(path))
+    if base in own and path.is_dir():
+        raise UnreadableSource(f"{pattern}: is where the tables are written; keep the input in a folder of its own")
+    # Who names something inside a folder of ours means it.
+    own = frozenset(folder for folder in own if not base.is_relative_to(folder))
     if path.is_dir():
-        return _in_folder(path, pattern, given)
-    found = [path] if path.exists() else [match for match in map(Path, _globbed(path)) if _is_file(match)]
+        return _in_folder(path, pattern, given, own)
+    found = [path] if path.exists() else [match for match in map(Path, _globbed(path, own)) if _is_file(match)]
     if not found:
         raise UnreadableSource(f"{pattern}: no such file, folder or glob with a match")
     return found, None
 
 
-def _in_folder(folder: Path, pattern: str, given: InputSettings) -> tuple[list[Path], str | None]:
-    files = [file for _, files in _walk(folder) for file in files]
+def _in_folder(folder: Path, pattern: str, given: InputSettings, own: frozenset[Path]) -> tuple[list[Path], str | None]:
+    files = [file for _, files in _walk(folder, own) for file in files]
     found = [file for file in files if _can_read(file, given) and _is_file(file)]
     unread: str | None = None
     if given.format == "auto" and len(found) < len(files):
@@ -152,9 +154,9 @@ def _in_folder(folder: Path, pattern: str, given: InputSettings) -> tuple[list[P
     return found, unread
 
 
-def _walk(top: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """Each folder from `top` down with its files, hidden ones left out. Links are followed, but not into a folder that
-    they are in."""
+def _walk(top: Path, own: frozenset[Path]) -> Iterator[tuple[Path, list[Path]]]:
+    """Each folder from `top` down with its files, hidden ones and our own left out. Links are followed, but not into a
+    folder that they are in."""
     waiting: list[tuple[Path, Path, frozenset[Path]]] = [(top, top.resolve(), frozenset())]
     while waiting:
         folder, real, above = waiting.pop()
@@ -167,21 +169,25 @@ def _walk(top: Path) -> Iterator[tuple[Path, list[Path]]]:
                 files.append(entry)
                 continue
             below = entry.resolve() if entry.is_symlink() else real / entry.name
-            if below not in above:
+            if below not in above | own:
                 waiting.append((entry, below, above))
         yield folder, files
 
 
-def _globbed(pattern: Path) -> list[str]:
-    """As `glob.glob` does it, but `**` keeps out of loops of links. Not Path.glob: it also matches hidden files."""
+def _globbed(pattern: Path, own: frozenset[Path]) -> list[str]:
+    """As `glob.glob` does it, but it keeps out of our own folders, and `**` out of loops of links. Not Path.glob: it
+    also matches hidden files."""
     parts = pattern.parts
     if "**" not in parts:
-        return glob.glob(str(pattern))  # noqa: PTH207
+        matches = glob.glob(str(pattern))  # noqa: PTH207
+        parents = {Path(match).parent for match in matches}
+        ours = {parent for parent in parents if not own.isdisjoint((_real(parent), *_real(parent).parents))}
+        return [match for match in matches if Path(match).parent not in ours]
     at = parts.index("**")
     rest = parts[at + 1 :] or ("*",)
     tops = [Path(top) for top in glob.glob(str(Path(*parts[:at])))]  # noqa: PTH207
-    folders = [folder for top in tops if top.is_dir() for folder, _ in _walk(top)]
-    return [match for folder in folders for match in _globbed(Path(glob.escape(str(folder)), *rest))]
+    folders = [folder for top in tops if top.is_dir() for folder, _ in _walk(top, own)]
+    return [match for folder in folders for match in _globbed(Path(glob.escape(str(folder)), *rest), own)]
 
 
 def _is_file(path: Path) -> bool:
@@ -223,9 +229,7 @@ def _format(path: Path, given: InputSettings) -> str:
     return known
 
 
-def _usual_name(given: InputSettings, root: Path) -> str:
+def _usual_name(name: str) -> str:
     """A single file goes by its name; a folder, a glob and a list go by the folder they lie in."""
-    path = _expanded(given.paths[0])
-    name = path.name if len(given.paths) == 1 and path.is_file() else root.name or "input"
     # Under the rules of a name that is set: see `settings.Name`.
-    return re.sub(r"[\x00-\x1f\x7f]", "_", shown(Path(name)))[:200]
+    return re.sub(r"[\x00-\x1f\x7f]", "_", shown(Path(name or "input")))[:200]

@@ -39,15 +39,7 @@ _OF_REPRESENTATIVE = (
     "chunk_index",
     "layout_digest",
 )
-_KNOWN = (
-    "chunk_id",
-    "canonical_id",
-    "occurrences",
-    "first_seen_at",
-    "last_seen_at",
-    "parsed_spec_ids",
-    *REPRESENTATIVE,
-)
+_KNOWN = ("chunk_id", "canonical_id", *MOVING, *REPRESENTATIVE)
 
 
 # Up to so many known chunks are written as whole rows, which costs by their number. More of them, seen again, change
@@ -111,10 +103,13 @@ def fold_exact(
     _new_canonicals(new).write_parquet(folder / "canonicals.parquet")
     folded_into_canonicals(folded, canonicals).write_parquet(folder / "canonicals-moved.parquet")
 
-    rejects = pl.concat([_scan(loaded / "rejects.parquet").collect(), refused]).with_columns(run_id=pl.lit(run_id))
+    rejects = pl.concat([_scan(loaded / "rejects.parquet").collect(), refused]).with_columns(
+        run_id=pl.lit(run_id), last_run_id=pl.lit(run_id)
+    )
     known_rejects = warehouse.lookup(REJECTS.name, rejects["reject_id"], ["reject_id"], run=run)
     new_rejects = rejects.join(known_rejects, on="reject_id", how="anti", maintain_order="left")
     new_rejects.write_parquet(folder / "rejects.parquet")
+    known_rejects.with_columns(last_run_id=pl.lit(run_id)).write_parquet(folder / "rejects-again.parquet")
     return {
         "tally": {
             "rows_in": rows_in,
@@ -150,7 +145,11 @@ def _seen_before(rows: pl.Series, keys: pl.LazyFrame, warehouse: Warehouse, run:
 def _refused_repeats(repeats: pl.DataFrame, keys: pl.LazyFrame) -> pl.DataFrame:
     if not repeats.height:
         return REJECTS.empty()
-    at = keys.select("row", "source", "source_row_id", "locator").join(repeats.lazy(), on="row", how="semi").collect()
+    at = (
+        keys.select("row", "source", "source_row_id", "locator", "chunk_id")
+        .join(repeats.lazy(), on="row", how="semi")
+        .collect()
+    )
     return as_rejects(at.sort("row").with_columns(reason=pl.lit(ID_IS_UNIQUE)))
 
 
@@ -227,7 +226,7 @@ def changes_in(staging: Path) -> list[Change]:
         *([of_pairs] if (near / "pairs.parquet").exists() else []),
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
-        Change(REJECTS.name, appends=folder / "rejects.parquet"),
+        Change(REJECTS.name, appends=folder / "rejects.parquet", updates=(folder / "rejects-again.parquet",)),
     ]
 
 

@@ -5,13 +5,37 @@ input finds the whole ones and goes on from there.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
+from blake3 import blake3
+
+from flows.errors import NightfoldError
+
 _RESULT = "result.json"
+_NAME = re.compile(r"[0-9a-f]{16}")
+
+
+class NotStaged(NightfoldError):
+    """What a stage made could not be kept, or what an earlier one kept cannot be read."""
+
+
+def staging_root(configured: str | None, warehouse: Path) -> Path:
+    """Where the runs of a warehouse stage: a folder of its own, also where several share the configured one."""
+    if configured is None:
+        return warehouse / "staging"
+    return Path(configured) / f"nightfold-{blake3(str(warehouse.resolve()).encode()).hexdigest()[:12]}"
+
+
+def staging_name(identity: str) -> str:
+    """The name of the staging folder of a run with this identity."""
+    return blake3(identity.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -28,11 +52,24 @@ class Staging:
         # Also what has the name of a whole one without its result: someone emptied it by hand, or the power failed.
         for remains in (done, partial):
             shutil.rmtree(remains, ignore_errors=True)
-        partial.mkdir(parents=True)
-        result = work(partial)
-        (partial / _RESULT).write_text(json.dumps(result))
-        partial.rename(done)
+        try:
+            partial.mkdir(parents=True)
+            result = work(partial)
+            (partial / _RESULT).write_text(json.dumps(result))
+            partial.rename(done)
+        except (OSError, pa.ArrowException, pl.exceptions.ComputeError) as error:
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            raise NotStaged(
+                f"{self.folder}: stage {stage} could not be kept: {why}; make room, and run again"
+            ) from error
         return done, result, False
+
+    def result(self, stage: str) -> dict[str, Any]:
+        """What a stage that is done has counted."""
+        known = _result(self.folder / stage)
+        if known is None:
+            raise NotStaged(f"{self.folder}: stage {stage} has not run; run again")
+        return known
 
     def drop(self) -> None:
         """Remove what was staged: it is published, or was never to be."""
@@ -48,8 +85,8 @@ def _result(done: Path) -> dict[str, Any] | None:
 
 
 def drop_others(root: Path, *, keep: str) -> None:
-    """Remove the staging of earlier runs that this run cannot go on from."""
+    """Remove the staging of earlier runs that this run cannot go on from, and nothing else that lies there."""
     if root.is_dir():
         for folder in root.iterdir():
-            if folder.name != keep:
+            if folder.name != keep and _NAME.fullmatch(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)

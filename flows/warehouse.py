@@ -231,6 +231,15 @@ class Warehouse:
     @_writing()
     def begin(self) -> Run | None:
         """Makes every table stand at its published version, whatever a crashed run left; returns that run."""
+        if self.find_table(RUNS.name) is None:
+            # First of all: a table that is there without `runs` is somebody else's, or all that is left of a warehouse.
+            strangers = [contract.name for contract in PUBLISHED_TABLES if self.find_table(contract.name) is not None]
+            if strangers:
+                raise TableDamaged(
+                    f"{self.location}: holds {strangers[0]}.lance and no runs.lance, so that it is not a warehouse, or "
+                    "has lost its record of runs; name another folder, or restore runs.lance from a backup"
+                )
+            lance.write_dataset(RUNS.shape.empty_table(), self._uri(RUNS.name), mode="create")
         run = self.published()
         for contract in PUBLISHED_TABLES:
             published = self.open(contract.name, run) if run else None

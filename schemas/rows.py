@@ -6,6 +6,9 @@ import pyarrow as pa
 from schemas.contract import Contract
 from schemas.terms import FILE, KINDS, SPEC_ROW
 
+# Between the values of a scope of several columns. No value may hold it: then no two lists of values read the same, and
+# none reads as a single value or as the name of a scope.
+SCOPE_SEPARATOR = "\u241f"
 SPEC_FIELDS = ("parent_category", "sub_category", "specification", "value", "additional")
 
 _has_ink = pl.col("text").str.contains(r"[^\s\x1c-\x1f\x{85}]")
@@ -42,7 +45,8 @@ ROWS = Contract(
     about="an input row, mapped, before it is hashed",
 )
 
-# Rules that only the whole input, or only a reader, can check.
+# Rules that only the whole input, a reader, or the values that make the scope can show to be broken.
 ID_IS_UNIQUE = "source_row_id_is_unique"
 TEXT_FITS = "text_fits_max_text_bytes"
 LINE_PARSES = "line_parses"
+SCOPE_IS_UNJOINED = "scope_has_no_separator"

@@ -224,13 +224,14 @@ REJECTS = Contract(
     name="rejects",
     about="A row refused at the door, with the rule it broke.",
     shape=_shape(
-        ("reject_id", _TEXT, "Id derived from source, locator and rule"),
+        ("reject_id", _TEXT, "Id derived from source, locator, rule and what the row said"),
         ("source", _TEXT, "Name of the input it came from"),
         ("source_row_id", _TEXT, "Its id there, where it has one"),
         ("locator", _TEXT, "Where it stands: file:row, rows from 1"),
         ("reason", _TEXT, "The name of the rule it broke"),
         ("detail", _TEXT, "What was found, where there is more to say"),
         ("run_id", _TEXT, "The run that first refused it"),
+        ("last_run_id", _TEXT, "The run that last refused it; the latest one, while it is still broken"),
     ),
     key=("reject_id",),
     rules={

@@ -52,14 +52,14 @@ def test_the_sql_of_the_readme_answers(clone: Path, query: str) -> None:
             assert mart.execute(statement).fetchall(), statement.query
 
 
-@pytest.mark.parametrize("line", [line for line in command_lines() if line.startswith("nightfold ")])
-def test_the_commands_of_the_readme_run(clone: Path, tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("block", [block for block in blocks("sh") if re.search(r"^nightfold ", block, re.MULTILINE)])
+def test_the_commands_of_the_readme_run_in_their_order(clone: Path, tmp_path: Path, block: str) -> None:
     folder = tmp_path / "here"
     shutil.copytree(clone, folder)
-    if line.startswith("nightfold run "):
-        line += " --direct"  # under Prefect it is run elsewhere, and takes its time to start
+    # Under Prefect a run is tested elsewhere, and takes its time to start.
+    script = re.sub(r"^(nightfold run .*)$", r"\1 --direct", block, flags=re.MULTILINE)
     done = subprocess.run(
-        ["bash", "-c", line],
+        ["bash", "-ec", script],
         cwd=folder,
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         stdin=subprocess.DEVNULL,

@@ -1,13 +1,14 @@
 """From a source's own columns to the input contract."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 import polars.selectors as cs
 from polars._typing import PolarsDataType
 
-from schemas.rows import ROWS, SPEC_FIELDS
+from schemas.rows import ROWS, SCOPE_IS_UNJOINED, SCOPE_SEPARATOR, SPEC_FIELDS
 from schemas.terms import FILE, MEMORY, SPEC_ROW
 from transforms.spec_rows import spec_text
 
@@ -55,32 +56,38 @@ class ColumnMap:
     spec: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def resolved(mapping: ColumnMap, columns: Sequence[str], *, default_scope: str | None) -> ColumnMap:
+def resolved(
+    mapping: ColumnMap, columns: Sequence[str], *, default_scope: str | None, partitions: Set[str] = frozenset()
+) -> ColumnMap:
     """The mapping with every name settled for a source of these columns, or MissingColumn saying what there is.
 
     `default_scope` is the scope of a source that has none of the scope columns; without it such a source is refused.
+    Those of `partitions` are the same in all rows: by their usual names, they are no one's id, text or time.
     """
+    own = [name for name in columns if name not in partitions]
     scope, scope_by = _settled_scope(mapping, columns, default_scope)
     for name in mapping.metadata or ():
-        _settled("metadata", name, (), columns)
+        _settled("metadata", name, (), columns, own)
     return replace(
         mapping,
         scope=scope,
         scope_by=scope_by,
-        text=_settled_text(mapping, columns),
-        row_id=_settled("row id", mapping.row_id, _USUAL_NAMES["row_id"], columns),
-        doc_id=_settled("document id", mapping.doc_id, _USUAL_NAMES["doc_id"], columns),
-        parsed_spec_id=_settled("parsed spec id", mapping.parsed_spec_id, _USUAL_NAMES["parsed_spec_id"], columns),
-        force=_settled("force", mapping.force, _USUAL_NAMES["force"], columns),
-        seen_at=_settled("seen at", mapping.seen_at, _USUAL_TIMES if mapping.kind == MEMORY else (), columns),
-        spec=_settled_spec(mapping, columns) if mapping.kind == SPEC_ROW else {},
+        text=_settled_text(mapping, columns, own),
+        row_id=_settled("row id", mapping.row_id, _USUAL_NAMES["row_id"], columns, own),
+        doc_id=_settled("document id", mapping.doc_id, _USUAL_NAMES["doc_id"], columns, own),
+        parsed_spec_id=_settled("parsed spec id", mapping.parsed_spec_id, _USUAL_NAMES["parsed_spec_id"], columns, own),
+        force=_settled("force", mapping.force, _USUAL_NAMES["force"], columns, own),
+        seen_at=_settled("seen at", mapping.seen_at, _USUAL_TIMES if mapping.kind == MEMORY else (), columns, own),
+        spec=_settled_spec(mapping, columns, own) if mapping.kind == SPEC_ROW else {},
     )
 
 
-def _settled(role: str, given: str | None, usual: tuple[str, ...], columns: Sequence[str]) -> str | None:
-    """The column that was given, which must be there, or the first of the usual names that is."""
+def _settled(
+    role: str, given: str | None, usual: tuple[str, ...], columns: Sequence[str], own: Sequence[str]
+) -> str | None:
+    """The column that was given, which must be there, or the first of the usual names that the source itself has."""
     if given is None:
-        return next((name for name in usual if name in columns), None)
+        return next((name for name in usual if name in own), None)
     if given not in columns:
         raise MissingColumn(f"no column {given!r} for {role}; there are {_listed(columns)}")
     return given
@@ -90,12 +97,12 @@ def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns) or "none"
 
 
-def _settled_text(mapping: ColumnMap, columns: Sequence[str]) -> str | None:
+def _settled_text(mapping: ColumnMap, columns: Sequence[str], own: Sequence[str]) -> str | None:
     if mapping.kind == SPEC_ROW:
         return None
     if mapping.kind == FILE:
-        return _settled("text", mapping.text, _USUAL_BYTES, columns)
-    text = _settled("text", mapping.text, _USUAL_NAMES["text"], columns)
+        return _settled("text", mapping.text, _USUAL_BYTES, columns, own)
+    text = _settled("text", mapping.text, _USUAL_NAMES["text"], columns, own)
     if text is None:
         raise MissingColumn(
             f"no text column (tried {', '.join(_USUAL_NAMES['text'])}); "
@@ -104,13 +111,13 @@ def _settled_text(mapping: ColumnMap, columns: Sequence[str]) -> str | None:
     return text
 
 
-def _settled_spec(mapping: ColumnMap, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _settled_spec(mapping: ColumnMap, columns: Sequence[str], own: Sequence[str]) -> dict[str, tuple[str, ...]]:
     spec: dict[str, tuple[str, ...]] = {}
     for name in SPEC_FIELDS:
         if name in mapping.spec:
-            spec[name] = tuple(str(_settled(name, column, (), columns)) for column in mapping.spec[name])
+            spec[name] = tuple(str(_settled(name, column, (), columns, own)) for column in mapping.spec[name])
         else:
-            usual = _settled(name, None, _USUAL_SPEC_NAMES[name], columns)
+            usual = _settled(name, None, _USUAL_SPEC_NAMES[name], columns, own)
             spec[name] = (usual,) if usual else ()
     if not any(spec.values()):
         raise MissingColumn(
@@ -145,13 +152,23 @@ def _settled_scope(
     )
 
 
-def mapped(source_rows: pl.DataFrame, mapping: ColumnMap, *, position: pl.Expr) -> pl.DataFrame:
+def mapped(
+    source_rows: pl.DataFrame,
+    mapping: ColumnMap,
+    *,
+    position: pl.Expr,
+    id_prefix: str = "",
+    as_json: Set[str] = frozenset(),
+) -> pl.DataFrame:
     """The source's rows in the shape of ROWS, and `broken`: the rule that only the raw value can show to be broken.
 
     As many rows as the source has, in its order. `mapping` is resolved. `position` says where each row stands; a row
-    without an id of its own goes by it.
+    without an id of its own goes by it, one with an id by that after `id_prefix`. The columns of `as_json` have JSON:
+    it goes into the metadata as it is; elsewhere, a text is itself and the rest stays JSON.
     """
     names = source_rows.columns
+    written = {name: source_rows[name] for name in as_json}
+    source_rows = source_rows.with_columns(_unquoted(values) for values in written.values())
     is_window = "chunk_index" in names
     chunk_index = _as_index(source_rows, "chunk_index" if is_window else None)
     locator = pl.coalesce(position + pl.lit("#") + chunk_index.cast(pl.String), position)
@@ -159,11 +176,16 @@ def mapped(source_rows: pl.DataFrame, mapping: ColumnMap, *, position: pl.Expr) 
     used |= {*mapping.scope_by, "content_hash", "chunk_index"}
     if mapping.kind == SPEC_ROW:
         fields = {name: _field(source_rows, mapping.spec[name]) for name in SPEC_FIELDS}
-        extra = {f"table_column_{n}": _column(name) for n, name in enumerate(names, 1)} | fields
+        by_number = {f"table_column_{n}": name for n, name in enumerate(names, 1)}
+        extra = {number: _column(name) for number, name in by_number.items()} | fields
+        written = {number: written[name] for number, name in by_number.items() if name in written}
     else:
         shown = [name for name in names if name not in used] if mapping.metadata is None else mapping.metadata
         extra = {name: _column(name) for name in shown}
     row_id = _as_text(source_rows, mapping.row_id)
+    # An id of nothing stays one, so that its rule refuses it.
+    row_id = pl.when(row_id != "").then(pl.lit(id_prefix) + row_id).otherwise(row_id)
+    scope_values = _scope_values(source_rows, mapping)
     seen_at = _as_time(source_rows, mapping.seen_at)
     text = pl.lit(None, dtype=pl.String)
     if mapping.kind == SPEC_ROW:
@@ -171,7 +193,7 @@ def mapped(source_rows: pl.DataFrame, mapping: ColumnMap, *, position: pl.Expr) 
     elif mapping.kind != FILE:
         text = _as_text(source_rows, mapping.text).str.strip_chars()
     columns = {
-        "scope": _scope(source_rows, mapping),
+        "scope": _scope(scope_values),
         "kind": pl.lit(mapping.kind),
         "source": pl.lit(mapping.source),
         "source_row_id": pl.coalesce(row_id, position),
@@ -180,11 +202,12 @@ def mapped(source_rows: pl.DataFrame, mapping: ColumnMap, *, position: pl.Expr) 
         "chunk_index": chunk_index,
         "parsed_spec_id": _as_text(source_rows, mapping.parsed_spec_id),
         "text": text,
-        "metadata": _json(source_rows, extra),
+        "metadata": _json(source_rows, extra, written=written),
         "force": _as_flag(source_rows, mapping.force),
         "seen_at": seen_at,
     }
-    broken = pl.lit(None, dtype=pl.String)
+    is_joined = pl.any_horizontal(value.str.contains(SCOPE_SEPARATOR, literal=True) for value in scope_values)
+    broken: pl.Expr = pl.when(is_joined).then(pl.lit(SCOPE_IS_UNJOINED))
     if mapping.seen_at is not None:
         bad_time = _column(mapping.seen_at).is_not_null() & seen_at.is_null()
         broken = pl.when(bad_time).then(pl.lit(SEEN_AT_PARSES)).otherwise(broken)
@@ -199,6 +222,14 @@ def mapped(source_rows: pl.DataFrame, mapping: ColumnMap, *, position: pl.Expr) 
 def _column(name: str) -> pl.Expr:
     """The column of exactly this name: to `pl.col`, `*` and `^...$` are patterns."""
     return cs.by_name(name).as_expr()
+
+
+def _unquoted(values: pl.Series) -> pl.Series:
+    """JSON with its texts as they are."""
+    if not values.str.starts_with('"').any():
+        return values
+    said = [json.loads(value) if value is not None and value.startswith('"') else value for value in values]
+    return pl.Series(values.name, said, dtype=pl.String)
 
 
 def _as_text(rows: pl.DataFrame, name: str | None) -> pl.Expr:
@@ -285,18 +316,19 @@ def _as_time(rows: pl.DataFrame, name: str | None) -> pl.Expr:
     return pl.coalesce(zoned, *plain, dated)
 
 
-def _scope(rows: pl.DataFrame, mapping: ColumnMap) -> pl.Expr:
-    """The scope of each row. Of several columns, each is escaped so that no two lists of values read the same."""
+def _scope_values(rows: pl.DataFrame, mapping: ColumnMap) -> list[pl.Expr]:
+    """What makes the scope of each row: its name, or the values of the columns."""
     if mapping.scope is not None:
-        return pl.lit(mapping.scope)
-    parts = [_as_text(rows, name) for name in mapping.scope_by]
-    if len(parts) == 1:
-        return parts[0]
-    escaped = [
-        part.str.replace_all("%", "%25", literal=True).str.replace_all("/", "%2F", literal=True) for part in parts
-    ]
-    present = pl.all_horizontal(part.str.contains(r"\S").fill_null(value=False) for part in parts)
-    return pl.when(present).then(pl.concat_str(escaped, separator="/"))
+        return [pl.lit(mapping.scope)]
+    return [_as_text(rows, name) for name in mapping.scope_by]
+
+
+def _scope(values: list[pl.Expr]) -> pl.Expr:
+    """A single value as it is, because it is hashed; several joined, null where one of them is null or blank."""
+    if len(values) == 1:
+        return values[0]
+    present = pl.all_horizontal(value.str.contains(r"\S").fill_null(value=False) for value in values)
+    return pl.when(present).then(pl.concat_str(values, separator=SCOPE_SEPARATOR))
 
 
 def _field(rows: pl.DataFrame, names: tuple[str, ...]) -> pl.Expr:
@@ -310,14 +342,17 @@ def _field(rows: pl.DataFrame, names: tuple[str, ...]) -> pl.Expr:
     )
 
 
-def _json(rows: pl.DataFrame, values: dict[str, pl.Expr]) -> pl.Expr:
+def _json(rows: pl.DataFrame, values: dict[str, pl.Expr], *, written: Mapping[str, pl.Series]) -> pl.Expr:
     """The values as one JSON object a row, names in order; null where nothing is left.
 
-    Left out are nulls and what JSON has no word for: bytes, NaN and infinities.
+    Left out are nulls and what JSON has no word for: bytes, NaN and infinities. Those of `written` are JSON already.
     """
     dtypes = rows.lazy().select(value.alias(name) for name, value in values.items()).collect_schema()
     members = []
     for name, dtype in sorted(dtypes.items()):
+        if name in written:
+            members.append(pl.lit(json.dumps(name, ensure_ascii=False) + ":") + pl.lit(written[name]))
+            continue
         if _holds_bytes(dtype):
             continue
         value = values[name]

@@ -351,6 +351,30 @@ def test_a_null_scope(house: House, save: Save) -> None:
     assert house.chunks()["scope"].to_list() == ["acme"]
 
 
+def test_a_scope_column_in_some_files_of_an_input(house: House, save: Save, tmp_path: Path) -> None:
+    path = save("p2.jsonl", lines({"text": "of another tenant"}))
+    save("p1.jsonl", lines({"workspace_id": "acme", "text": "x"}))
+    assert house.refuses({"path": f"{tmp_path}/in"}) == (
+        f"{path}: no column workspace_id, which p1.jsonl of this input has; "
+        "add what is missing, or make the file an input of its own with a scope"
+    )
+
+
+def test_ids_that_begin_anew_in_each_file(house: House, save: Save, tmp_path: Path) -> None:
+    save("x.csv", "id,text\n1,a\n2,b\n")
+    save("y.csv", "id,text\n1,c\n2,d\n")
+    assert house.rejects({"path": f"{tmp_path}/in"}) == []
+    assert house.texts() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("kind", ["text", "file"])
+def test_a_warehouse_inside_the_input_is_not_eaten(tmp_path: Path, save: Save, kind: str) -> None:
+    save("a.md", "x")
+    for new in (1, 0):
+        run = run_night(tmp_path / "in" / "out", {"path": f"{tmp_path}/in", "kind": kind}).run
+        assert (run.rows_in, run.chunks_new) == (1, new)
+
+
 def test_a_scope_column_of_blanks_publishes_nothing(house: House, save: Save) -> None:
     path = save("a.csv", "id,workspace_id,text\n1, ,x\n2,\u00a0,y\n")
     line = house.refuses({"path": path}, error=NothingPublished)

@@ -53,7 +53,9 @@ def run_to_its_end(corpus: Path, warehouse: Path) -> None:
 
 def state(warehouse: Path) -> dict[str, pl.DataFrame]:
     tables = {name: published(warehouse, name) for name in TABLES}
-    return {name: rows.select(pl.exclude("run_id")).sort(rows.columns[0]) for name, rows in tables.items()}
+    return {
+        name: rows.select(pl.exclude("run_id", "last_run_id")).sort(rows.columns[0]) for name, rows in tables.items()
+    }
 
 
 def check_readable(warehouse: Path) -> None:

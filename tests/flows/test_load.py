@@ -95,6 +95,29 @@ def test_a_row_without_an_id_goes_by_its_place(tmp_path: Path, save: Save) -> No
     assert loaded.rows["source_row_id"].to_list() == ["a.csv:2", "7"]
 
 
+def test_ids_that_begin_anew_in_each_file_lose_no_rows(tmp_path: Path, save: Save) -> None:
+    save("ids/x.csv", "id,text\n1,a\n2,b\n,c\n")
+    given = {"path": str(tmp_path / "ids")}
+    alone = Loaded(tmp_path, given).rows["source_row_id"].to_list()
+    save("ids/y.csv", "id,text\n1,d\n2,e\n4,f\n")
+    both = Loaded(tmp_path, given).rows["source_row_id"].to_list()
+    assert alone == ["x.csv#1", "x.csv#2", "x.csv:4"]
+    assert both == [*alone, "y.csv#1", "y.csv#2", "y.csv#4"]
+    assert Loaded(tmp_path, {"path": str(tmp_path / "ids" / "*.csv")}).rows["source_row_id"].to_list() == both
+
+
+def test_ids_of_a_single_file_and_of_a_column_that_is_named_stay_as_they_are(tmp_path: Path, save: Save) -> None:
+    path = save("ids/x.csv", "id,text\n1,a\n")
+    for given in ({"path": path}, {"path": [path]}, {"path": str(tmp_path / "ids"), "id_column": "id"}):
+        assert Loaded(tmp_path, given).rows["source_row_id"].to_list() == ["1"]
+
+
+def test_a_spec_row_keeps_its_parsed_id_in_a_folder_of_many_files(tmp_path: Path, save: Save) -> None:
+    save("specs/a.csv", "parsed_spec_id,value\np1,x\n")
+    loaded = Loaded(tmp_path, {"path": str(tmp_path / "specs"), "kind": "spec_row"})
+    assert loaded.rows.select("source_row_id", "parsed_spec_id").rows() == [("a.csv#p1", "p1")]
+
+
 def test_ten_megabytes_of_text_come_in_and_one_byte_over_the_limit_does_not(tmp_path: Path, save: Save) -> None:
     fits, over = "é" * 5_000_000, "é" * 5_000_000 + "x"
     path = save("a.jsonl", lines({"id": 1, "text": fits}, {"id": 2, "text": over}))
@@ -144,8 +167,8 @@ def test_many_files_of_many_kinds_are_one_source(tmp_path: Path, save: Save) -> 
     save("in/c/d.md", "z")
     loaded = Loaded(tmp_path, {"path": str(tmp_path / "in")})
     assert loaded.rows.select("source", "source_row_id", "locator", "text").rows() == [
-        ("in", "1", "a.csv:2", "x"),
-        ("in", "2", "b.jsonl:1", "y"),
+        ("in", "a.csv#1", "a.csv:2", "x"),
+        ("in", "b.jsonl#2", "b.jsonl:1", "y"),
         ("in", "c/d.md", "c/d.md#0", "z"),
     ]
 
@@ -180,7 +203,7 @@ def test_a_file_that_is_skipped_leaves_nothing_behind_and_is_told(
     save("in/c.csv", "id,text\nc0,z\n")
     load = {"on_unreadable": "skip", "batch_rows": 1}
     loaded = Loaded(tmp_path, {"path": str(tmp_path / "in")}, load=load)
-    assert loaded.rows["source_row_id"].to_list() == ["a0", "a1", "c0"]
+    assert loaded.rows["source_row_id"].to_list() == ["a.csv#a0", "a.csv#a1", "c.csv#c0"]
     assert loaded.refused == [("a.csv:4", "text_is_present")]
     assert loaded.result["rows_in"] == 4
     (line,) = loaded.result["skipped"]
@@ -293,7 +316,10 @@ def test_what_is_no_text_is_not_cut(tmp_path: Path, save: Save) -> None:
     path = save("a.jsonl", lines({"text": [1, 2]}))
     with pytest.raises(UnreadableSource) as refused:
         Loaded(tmp_path, {"path": path, "chunk": True})
-    assert str(refused.value) == f"{path}: chunk = true cuts text, and 'text' is List(Int64)"
+    assert str(refused.value) == f"{path}: chunk = true cuts text, and 'text' is lists or objects"
+    pl.DataFrame({"text": [[1]]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(UnreadableSource, match=r"a\.parquet: chunk = true cuts text, and 'text' is List\(Int64\)$"):
+        Loaded(tmp_path, {"path": str(tmp_path / "a.parquet"), "chunk": True})
 
 
 def test_a_column_of_nulls_is_not_cut_but_refused_row_by_row(tmp_path: Path) -> None:
@@ -358,6 +384,12 @@ def test_a_column_that_holds_no_bytes_is_refused(tmp_path: Path, values: list[An
         UnreadableSource, match=r'a\.parquet: kind = "file" takes bytes, and \'bytes\' is .*; name another'
     ):
         Loaded(tmp_path, {"path": str(path), "kind": "file", "format": "parquet"})
+
+
+def test_a_column_of_lists_or_objects_holds_no_bytes(tmp_path: Path, save: Save) -> None:
+    path = save("a.jsonl", lines({"bytes": [1]}, {"bytes": "x"}))
+    with pytest.raises(UnreadableSource, match=r"takes bytes, and 'bytes' is lists or objects; name another column$"):
+        Loaded(tmp_path, {"path": path, "kind": "file", "format": "jsonl"})
 
 
 def test_bytes_that_cannot_be_read_are_refused_or_skipped(tmp_path: Path) -> None:
@@ -446,3 +478,107 @@ def test_the_scope_can_stand_in_the_names_of_folders(tmp_path: Path) -> None:
     rows.lazy().sink_parquet(pl.PartitionBy(tmp_path / "in", key="workspace_id", include_key=False), mkdir=True)
     loaded = Loaded(tmp_path, {"path": str(tmp_path / "in")})
     assert loaded.rows.select("scope", "text").rows() == [("acme", "x"), ("boreal", "x")]
+
+
+def test_what_folders_say_is_metadata_and_no_id(tmp_path: Path, save: Save) -> None:
+    save("in/workspace_id=acme/id=9/force=true/a.csv", "text\nx\ny\n")
+    loaded = Loaded(tmp_path, {"path": str(tmp_path / "in")})
+    place = "workspace_id=acme/id=9/force=true/a.csv"
+    assert loaded.rows.select("scope", "source_row_id", "force").rows() == [
+        ("acme", f"{place}:2", False),
+        ("acme", f"{place}:3", False),
+    ]
+    assert loaded.metadata() == [{"id": "9", "force": "true"}] * 2
+
+
+def test_a_folder_that_names_no_scope_is_not_the_default_scope(tmp_path: Path, save: Save) -> None:
+    save("in/workspace_id=acme/a.csv", "text\nx\n")
+    save("in/workspace_id=/a.csv", "text\ny\n")
+    loaded = Loaded(tmp_path, {"path": str(tmp_path / "in")})
+    assert loaded.rows.select("scope", "text").rows() == [("acme", "x")]
+    assert loaded.refused == [("workspace_id=/a.csv:2", "scope_is_present")]
+
+
+def save_as(path: Path, rows: pl.DataFrame) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    match path.suffix:
+        case ".csv":
+            rows.write_csv(path)
+        case ".jsonl":
+            rows.write_ndjson(path)
+        case _:
+            rows.write_parquet(path)
+
+
+SCOPED = pl.DataFrame({"id": [1, 2], "text": ["x", "y"], "workspace_id": ["acme", "acme"]})
+
+
+@pytest.mark.parametrize("part_rows", [1, 1000])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("lacking", [{"a"}, {"b"}, {"c"}, {"a", "c"}], ids=lambda names: "".join(sorted(names)))
+def test_an_input_goes_to_the_default_scope_with_all_its_files_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: set[str], suffix: str, part_rows: int
+) -> None:
+    monkeypatch.setattr(load_module, "_PART_ROWS", part_rows)
+    names = ["a", "b", "c"]
+    for name in names:
+        save_as(tmp_path / "in" / f"{name}{suffix}", SCOPED.drop("workspace_id") if name in lacking else SCOPED)
+    save_as(tmp_path / "before.csv", SCOPED)
+    given = {"path": str(tmp_path / "in")}, {"path": str(tmp_path / "before.csv")}
+    scoped = next(name for name in names if name not in lacking)
+    told = [
+        f"{tmp_path}/in/{name}{suffix}: no column workspace_id, which {scoped}{suffix} of this input has; "
+        "add what is missing, or make the file an input of its own with a scope"
+        for name in sorted(lacking)
+    ]
+    with pytest.raises(UnreadableSource) as refused:
+        Loaded(tmp_path, *reversed(given))
+    assert str(refused.value) == told[0]
+    for inputs in (given, given[::-1]):
+        loaded = Loaded(tmp_path, *inputs, load={"on_unreadable": "skip", "batch_rows": 1})
+        assert loaded.result["skipped"] == told
+        assert loaded.rows["scope"].unique().to_list() == ["acme"]
+        assert loaded.rows.height == 2 * (4 - len(lacking))
+
+
+def test_files_that_all_lack_the_scope_are_in_the_default_scope_beside_an_input_that_has_it(
+    tmp_path: Path, save: Save
+) -> None:
+    save("in/a.csv", "text\nx\n")
+    save("in/b.md", "y")
+    scoped = save("c.csv", "text,workspace_id\nz,acme\n")
+    loaded = Loaded(tmp_path, {"path": str(tmp_path / "in")}, {"path": scoped})
+    assert loaded.rows["scope"].to_list() == ["default", "default", "acme"]
+
+
+def test_two_files_of_an_input_with_one_scope_for_all_need_no_column(tmp_path: Path, save: Save) -> None:
+    save("in/a.csv", "text\nx\n")
+    save("in/b.csv", "text,workspace_id\ny,acme\n")
+    loaded = Loaded(tmp_path, {"path": str(tmp_path / "in"), "scope": "home"})
+    assert loaded.rows["scope"].to_list() == ["home", "home"]
+
+
+def test_a_file_is_told_by_all_the_scope_columns_that_it_lacks(tmp_path: Path, save: Save) -> None:
+    save("in/a.csv", "text,tenant,team\nx,acme,red\n")
+    save("in/b.csv", "text\ny\n")
+    with pytest.raises(UnreadableSource, match=r"b\.csv: no column tenant or team, which a\.csv of this input has;"):
+        Loaded(tmp_path, {"path": str(tmp_path / "in")}, scope={"by": ["tenant", "team"]})
+
+
+def test_a_scope_with_the_separator_of_several_columns_is_a_reject(tmp_path: Path, save: Save) -> None:
+    loaded = Loaded(tmp_path, {"path": save("a.csv", "text,workspace_id\nx,a␟b\ny,a/b\n")})
+    assert loaded.refused == [("a.csv:2", "scope_has_no_separator")]
+    assert loaded.rows["scope"].to_list() == ["a/b"]
+
+
+def test_lists_and_objects_read_the_same_alone_and_beside_others(tmp_path: Path, save: Save) -> None:
+    one = {"id": 1, "messages": [{"role": "u", "content": "hi"}], "tags": {"b": [1], "a": None}}
+    other = {"id": 2, "messages": [{"role": "u", "content": "hi", "name": "x"}], "tags": {"c": 1.5}}
+    texts, metadata = [], []
+    for rows in ([one], [one, other], [other, one]):
+        loaded = Loaded(tmp_path, {"path": save("a.jsonl", lines(*rows)), "text_column": "messages"})
+        row = loaded.rows.with_columns(read=pl.Series(loaded.metadata(), dtype=pl.Object)).filter(source_row_id="1")
+        texts.append(row["text"].item())
+        metadata.append(row["read"].item())
+    assert texts == ['[{"content":"hi","role":"u"}]'] * 3
+    assert metadata == [{"tags": {"a": None, "b": [1]}}] * 3

@@ -143,8 +143,8 @@ def test_duplicates_say_which_row_each_was_a_duplicate_of(tmp_path: Path) -> Non
 def test_rejects_are_counted_by_rule_with_a_place_to_look(tmp_path: Path) -> None:
     rows = [("1", "said"), ("2", " "), ("3", ""), ("4", None)]
     run_night(tmp_path / "w", corpus(tmp_path, "faq", *rows), guard={"max_reject_share": 1})
-    rules = ask(tmp_path / "w", "select rule, source, row_count from rejects_by_rule")
-    assert rules == [("text_is_not_empty", "faq", 2), ("text_is_present", "faq", 1)]
+    rules = ask(tmp_path / "w", "select rule, source, tonight, ever from rejects_by_rule")
+    assert rules == [("text_is_not_empty", "faq", 2, 2), ("text_is_present", "faq", 1, 1)]
     examples = ask(tmp_path / "w", "select example from rejects_by_rule")
     assert all("faq.parquet:" in example for (example,) in examples)
 

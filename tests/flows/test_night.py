@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from flows.load import load_sources
 from flows.mart import MartNotWritten
 from flows.night import NothingPublished, night, rollback
 from flows.sources import Source, find_sources
+from flows.staging import NotStaged
 from flows.warehouse import Warehouse
 from schemas.contract import ContractBroken
 from tests import oracle
@@ -52,13 +54,15 @@ def given_as(folder: Path, *parts: pl.DataFrame) -> dict[str, Any]:
     folder.mkdir(parents=True)
     for number, part in enumerate(parts):
         part.write_parquet(folder / f"part-{number}.parquet")
-    return {"path": f"{folder}/*.parquet", "name": "corpus", "seen_at_column": "at"}
+    return {"path": f"{folder}/*.parquet", "name": "corpus", "id_column": "id", "seen_at_column": "at"}
 
 
 def state(warehouse: Path) -> dict[str, pl.DataFrame]:
     """What must not hang on how the rows came: everything but which run saw them."""
     tables = {name: published(warehouse, name) for name in ("chunks", "occurrences", "canonicals", "rejects")}
-    return {name: rows.select(pl.exclude("run_id")).sort(rows.columns[0]) for name, rows in tables.items()}
+    return {
+        name: rows.select(pl.exclude("run_id", "last_run_id")).sort(rows.columns[0]) for name, rows in tables.items()
+    }
 
 
 def assert_same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame]) -> None:
@@ -393,3 +397,61 @@ def test_a_rollback_in_a_folder_without_runs_makes_nothing(tmp_path: Path) -> No
     with pytest.raises(NightfoldError, match="no such run"):
         rollback(settings_of(tmp_path / "w"), "2026", progress=Progress(quiet=True))
     assert not (tmp_path / "w").exists()
+
+
+def test_a_configured_staging_folder_keeps_what_others_have_there(tmp_path: Path) -> None:
+    precious = tmp_path / "shared" / "precious" / "thesis.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("years of work")
+    given_rows = given_as(tmp_path / "a", rows_of(("acme", "x")))
+    run_night(tmp_path / "w", given_rows, warehouse={"staging": str(tmp_path / "shared")})
+    assert precious.read_text() == "years of work"
+
+
+def test_a_staged_file_that_is_damaged_fails_one_run_and_not_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_rows = given_as(tmp_path / "a", rows_of(("acme", "x")))
+    with monkeypatch.context() as patched:
+        patched.setattr(night_module, "fold_exact", lambda *a, **o: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_night(tmp_path / "w", given_rows)
+    (keys,) = (tmp_path / "w" / "staging").glob("*/hash/keys.parquet")
+    keys.write_bytes(keys.read_bytes()[:20])
+    with pytest.raises(NotStaged, match="stage exact could not be kept"):
+        run_night(tmp_path / "w", given_rows)
+    run_night(tmp_path / "w", given_rows)
+    assert [run.status for run in Warehouse(str(tmp_path / "w")).runs()] == ["failed", "published"]
+
+
+def test_another_bad_row_in_the_same_place_is_another_reject_and_a_mended_one_is_not_of_tonight(tmp_path: Path) -> None:
+    csv = tmp_path / "e.csv"
+    given_rows = {"path": str(csv), "name": "e"}
+    for line in ("A,acme,", "B,acme,", "B,acme,said"):
+        csv.write_text(f"id,workspace_id,text\nC,acme,fine\n{line}\n")
+        last = run_night(tmp_path / "w", given_rows).run
+    rejects = published(tmp_path / "w", "rejects").sort("run_id")
+    assert rejects["source_row_id"].to_list() == ["A", "B"]
+    assert rejects["run_id"].to_list() == rejects["last_run_id"].to_list()
+    with duckdb.connect(str(tmp_path / "w" / "mart.duckdb"), read_only=True) as opened:
+        assert opened.sql("select tonight, ever from rejects_by_rule").fetchall() == [(0, 2)]
+    assert last.rows_rejected == 0
+
+
+def test_a_reject_that_comes_again_is_of_tonight(tmp_path: Path) -> None:
+    given_rows = given_as(tmp_path / "a", rows_of(("acme", " "), ("acme", "x")))
+    first = run_night(tmp_path / "w", given_rows).run
+    second = run_night(tmp_path / "w", given_rows).run
+    reject = published(tmp_path / "w", "rejects").row(0, named=True)
+    assert (reject["run_id"], reject["last_run_id"]) == (first.run_id, second.run_id)
+
+
+def test_settings_that_give_rows_other_chunks_are_told_of(tmp_path: Path) -> None:
+    before = run_night(tmp_path / "w", given_as(tmp_path / "a", rows_of(("acme", "x")))).run
+    changed = settings_of(tmp_path / "w", scopes={"acme": {"dedup": False}}, scope={"by": ["tenant"]})
+    assert night_module.moved_walls(changed, before) == [
+        "[scopes.'acme'] dedup has changed: its rows are stored a second time where they come again",
+        "[scope] by has changed: rows whose scope is another now are stored a second time",
+    ]
+    assert night_module.moved_walls(settings_of(tmp_path / "w"), before) == []
+    assert night_module.moved_walls(changed, None) == []

@@ -188,7 +188,10 @@ def test_an_unknown_key_is_refused_wherever_it_stands(write: Write, toml: str, k
     assert refused().startswith(f"nightfold.toml: {key}: no such setting; ")
 
 
-NAME = "a name has 1 to 200 characters, not all blank, and no line breaks or control characters"
+NAME = (
+    "a name has 1 to 200 characters, not all blank, and no line breaks or control characters, nor \u241f, which joins "
+    "the columns of a scope"
+)
 INPUT = '[[inputs]]\npath = "a"\n'
 
 
@@ -207,6 +210,7 @@ INPUT = '[[inputs]]\npath = "a"\n'
         ),
         ("[scope]\nby = []", "scope.by: List should have at least 1 item after validation, not 0 (got [])"),
         ("[scope]\nby = [3]", "scope.by.#1: Input should be a valid string (got 3)"),
+        ('[scope]\ndefault = "a\u241fb"', f"scope.default: {NAME} (got 'a\u241fb')"),
         ('[scope]\ndefault = "a\\nb"', f"scope.default: {NAME} (got 'a\\nb')"),
         ('[load]\non_unreadable = "x"', "load.on_unreadable: Input should be 'fail' or 'skip' (got 'x')"),
         ("[guard]\nmax_reject_share = 2", "guard.max_reject_share: Input should be less than or equal to 1 (got 2)"),

@@ -33,8 +33,8 @@ def lay() -> Lay:
     return write
 
 
-def sources_of(*inputs: dict[str, Any]) -> list[Source]:
-    return find_sources(load_settings(Path("/dev/null"), over={"inputs": list(inputs)}))
+def sources_of(*inputs: dict[str, Any], **sections: Any) -> list[Source]:
+    return find_sources(load_settings(Path("/dev/null"), over={"inputs": list(inputs), **sections}))
 
 
 def source_of(path: str | list[str], **said: Any) -> Source:
@@ -61,6 +61,14 @@ def test_a_file_goes_by_its_name(lay: Lay) -> None:
     source = source_of("corpus/faq.csv")
     assert (source.name, [file.name for file in source.files]) == ("faq.csv", ["faq.csv"])
     assert source.files[0].path == Path("corpus/faq.csv")
+
+
+def test_only_a_file_that_is_named_outright_is_one_file(lay: Lay) -> None:
+    lay("corpus/a.csv")
+    assert source_of("corpus/a.csv").is_one_file
+    assert source_of(["corpus/a.csv"]).is_one_file
+    for path in ("corpus", "corpus/*.csv", ["corpus/a.csv", "corpus"]):
+        assert not source_of(path).is_one_file
 
 
 def test_a_glob_and_a_folder_go_by_their_folder_and_come_in_order(lay: Lay) -> None:
@@ -145,11 +153,19 @@ def test_a_file_that_is_named_twice_is_read_once(lay: Lay) -> None:
     assert names_in(ways) == ["a.csv", "b.csv"]
 
 
-def test_a_link_beside_its_file_is_the_same_file_by_its_own_name(lay: Lay) -> None:
+def test_a_link_beside_its_file_is_a_file_of_its_own_as_a_copy_would_be(lay: Lay) -> None:
     lay("corpus/z.csv", "corpus/zz/y.csv")
     Path("corpus/a.csv").symlink_to("z.csv")
     Path("corpus/b").symlink_to("zz")
-    assert names_in("corpus") == names_in("corpus/**/*.csv") == ["z.csv", "zz/y.csv"]
+    assert names_in("corpus") == names_in("corpus/**/*.csv") == ["a.csv", "b/y.csv", "z.csv", "zz/y.csv"]
+
+
+def test_a_document_linked_into_the_folder_of_another_scope_is_in_both(lay: Lay) -> None:
+    lay("docs/acme/h.txt")
+    Path("docs/boreal").mkdir()
+    Path("docs/boreal/h.txt").symlink_to("../acme/h.txt")
+    files = source_of("docs", scope_by=["folder"]).files
+    assert [(file.name, file.folder) for file in files] == [("acme/h.txt", "acme"), ("boreal/h.txt", "boreal")]
 
 
 def test_a_link_to_a_file_elsewhere_goes_by_its_own_name(lay: Lay) -> None:
@@ -159,20 +175,6 @@ def test_a_link_to_a_file_elsewhere_goes_by_its_own_name(lay: Lay) -> None:
     assert names_in("corpus") == names_in("corpus/**") == ["a.csv", "b.csv", "c/y.csv"]
 
 
-def test_of_two_links_to_one_file_elsewhere_the_shortest_then_the_lowest_counts(lay: Lay) -> None:
-    lay("elsewhere/x.csv", "corpus/sub/y.csv")
-    for name in ("corpus/sub/a.csv", "corpus/c.csv", "corpus/b.csv"):
-        Path(name).symlink_to(Path("elsewhere/x.csv").resolve())
-    assert names_in("corpus") == ["b.csv", "sub/y.csv"]
-
-
-def test_links_are_told_apart_from_files_also_below_a_link(lay: Lay) -> None:
-    lay("real/z.csv")
-    Path("real/a.csv").symlink_to("z.csv")
-    Path("corpus").symlink_to("real")
-    assert names_in("corpus") == ["z.csv"]
-
-
 def test_a_hard_link_is_a_file_of_its_own(lay: Lay) -> None:
     lay("monday/a.csv")
     Path("tuesday").mkdir()
@@ -180,11 +182,12 @@ def test_a_hard_link_is_a_file_of_its_own(lay: Lay) -> None:
     assert names_in(["monday", "tuesday"]) == ["monday/a.csv", "tuesday/a.csv"]
 
 
-def test_loops_of_links_end_and_add_nothing(lay: Lay) -> None:
+def test_loops_of_links_end_and_no_folder_is_entered_from_inside_itself(lay: Lay) -> None:
     lay("corpus/a/x.csv", "corpus/b/y.csv")
     for link, target in {"a/self": ".", "a/up": "../..", "a/over": "../b", "b/over": "../a", "me": "."}.items():
         Path(f"corpus/{link}").symlink_to(target)
-    assert names_in("corpus") == names_in("corpus/**/*.csv") == names_in("corpus/**") == ["a/x.csv", "b/y.csv"]
+    names = ["a/over/y.csv", "a/x.csv", "b/over/x.csv", "b/y.csv"]
+    assert names_in("corpus") == names_in("corpus/**/*.csv") == names_in("corpus/**") == names
 
 
 @pytest.mark.parametrize("path", ["corpus", "corpus/*.csv", "corpus/b.csv"])
@@ -199,6 +202,45 @@ def test_a_link_that_leads_nowhere_and_would_not_be_read_is_none_of_our_business
     lay("corpus/a.csv")
     Path("corpus/lock").symlink_to("nowhere")
     assert names_in("corpus") == names_in("corpus", format="csv") == ["a.csv"]
+
+
+# --- where a run writes -----------------------------------------------------------------------------------------------
+
+
+def found_beside(given: str, /, **warehouse: str) -> list[str]:
+    """The names of a source that is read into this warehouse, which leaves nothing out."""
+    (source,) = sources_of({"path": given, "kind": "file"}, warehouse=warehouse)
+    assert source.left_out == ()
+    return [file.name for file in source.files]
+
+
+@pytest.mark.parametrize("path", [".", "**", "**/*", "*/*", "./*/*"])
+def test_the_warehouse_and_the_staging_in_a_folder_are_not_input(lay: Lay, path: str) -> None:
+    lay("in/a.csv", "out/mart.duckdb", "out/staging/x/rows.parquet", "out/chunks.lance/data.lance", "tmp/s/b.parquet")
+    assert found_beside(path, path="out", staging="tmp") == ["in/a.csv"]
+    assert found_beside(path, path=str(Path("out").resolve()), staging="./in/../tmp") == ["in/a.csv"]
+
+
+def test_a_link_into_the_warehouse_is_not_input_either(lay: Lay) -> None:
+    lay("in/a.csv", "out/mart.duckdb")
+    Path("in/latest").symlink_to("../out")
+    assert found_beside("in", path="out") == found_beside("in/**", path="out") == ["a.csv"]
+
+
+def test_what_is_named_inside_the_warehouse_is_input(lay: Lay) -> None:
+    lay("out/mart.duckdb", "out/in/a.csv", "out/staging/x/rows.parquet")
+    assert found_beside("out/mart.duckdb", path="out") == ["mart.duckdb"]
+    assert found_beside("out/in", path="out") == found_beside("out/in/*", path="out") == ["a.csv"]
+    assert found_beside("out/*.duckdb", path="out") == ["mart.duckdb"]
+
+
+@pytest.mark.parametrize("path", ["out", "./in/../out", "link"])
+def test_the_warehouse_itself_is_refused_as_input(lay: Lay, path: str) -> None:
+    lay("out/a.csv", "in/b.csv")
+    Path("link").symlink_to("out")
+    with pytest.raises(UnreadableSource) as refused:
+        found_beside(path, path="out")
+    assert str(refused.value) == f"{path}: is where the tables are written; keep the input in a folder of its own"
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
-from flows.staging import Staging, drop_others
+from flows.staging import NotStaged, Staging, drop_others, staging_name, staging_root
 
 
 def write(folder: Path) -> dict[str, Any]:
@@ -85,11 +87,36 @@ def test_dropped_staging_is_gone_and_may_be_dropped_again(tmp_path: Path) -> Non
     staging.drop()
 
 
-def test_only_the_staging_of_this_night_is_kept(tmp_path: Path) -> None:
-    Staging(tmp_path / "tonight").run("load", write)
-    Staging(tmp_path / "before").run("load", write)
-    drop_others(tmp_path, keep="tonight")
-    assert [path.name for path in tmp_path.iterdir()] == ["tonight"]
+def test_only_the_staging_of_this_night_is_kept_and_nothing_of_others_is_touched(tmp_path: Path) -> None:
+    tonight, before = staging_name("tonight"), staging_name("before")
+    for name in (tonight, before, "precious", "nightfold-0123456789ab"):
+        Staging(tmp_path / name).run("load", write)
+    drop_others(tmp_path, keep=tonight)
+    assert {path.name for path in tmp_path.iterdir()} == {tonight, "precious", "nightfold-0123456789ab"}
+
+
+def test_warehouses_that_share_a_staging_folder_stage_apart(tmp_path: Path) -> None:
+    shared = str(tmp_path / "shared")
+    roots = {staging_root(shared, tmp_path / name) for name in ("one", "two")} | {staging_root(None, tmp_path / "one")}
+    assert len(roots) == 3
+    assert staging_root(shared, tmp_path / "one") == staging_root(shared, tmp_path / "one" / ".." / "one")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [OSError(28, "No space left on device"), pa.ArrowInvalid("not parquet"), pl.exceptions.ComputeError("full")],
+)
+def test_what_cannot_be_kept_is_told_in_one_line(tmp_path: Path, fault: Exception) -> None:
+    def fails(folder: Path) -> dict[str, Any]:
+        raise fault
+
+    with pytest.raises(NotStaged, match=r"stage load could not be kept: .*; make room, and run again$"):
+        Staging(tmp_path / "s").run("load", fails)
+
+
+def test_a_stage_that_has_not_run_has_no_result(tmp_path: Path) -> None:
+    with pytest.raises(NotStaged, match="stage load has not run"):
+        Staging(tmp_path).result("load")
 
 
 def test_there_may_be_no_staging_at_all(tmp_path: Path) -> None:

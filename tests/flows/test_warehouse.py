@@ -223,12 +223,20 @@ def test_a_crash_before_the_first_run_was_published_leaves_empty_tables(warehous
 
 
 def test_a_crash_in_the_middle_of_making_the_tables_is_mended(warehouse: Warehouse) -> None:
-    # Two tables made, of a third only its folder.
-    for contract in PUBLISHED_TABLES[:2]:
+    # The runs and two tables made, of a third only its folder.
+    for contract in (RUNS, *PUBLISHED_TABLES[:2]):
         lance.write_dataset(contract.shape.empty_table(), warehouse._uri(contract.name))
     (warehouse.folder / f"{PUBLISHED_TABLES[2].name}.lance" / "data").mkdir(parents=True)
     warehouse.begin()
     assert set(rows_of_all(warehouse).values()) == {0}
+
+
+def test_tables_without_a_record_of_runs_are_left_alone(warehouse: Warehouse) -> None:
+    # Somebody's own tables, or a warehouse that was restored without its `runs`: neither is ours to start over.
+    lance.write_dataset(pa.table({"vector_id": [1, 2, 3]}), warehouse._uri("chunks"))
+    with pytest.raises(TableDamaged, match=r"holds chunks.lance and no runs.lance, .* name another folder, or restore"):
+        warehouse.begin()
+    assert lance.dataset(warehouse._uri("chunks")).count_rows() == 3
 
 
 def test_after_a_crash_the_next_writer_begins_at_the_published_versions(warehouse: Warehouse) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import ROWS
+from schemas.rows import ROWS, SCOPE_SEPARATOR
 from schemas.terms import FILE, MEMORY, SPEC_ROW, TEXT
 from transforms.mapping import CHUNK_INDEX_PARSES, SEEN_AT_PARSES, ColumnMap, MissingColumn, mapped, resolved
 
-WORDS = st.text(st.sampled_from("ab/%25F ") | st.characters(exclude_categories=["Cs"]), max_size=5)
+WORDS = st.text(st.sampled_from("ab/%␟ ") | st.characters(exclude_categories=["Cs"]), max_size=5)
 
 MIDNIGHT = pl.Series([datetime(2024, 3, 1, tzinfo=UTC)])
 # Names that play a role where they are found, and so stay out of the metadata.
@@ -41,27 +41,51 @@ def said(values: pl.Series | list[Any], *, role: str, kind: str = TEXT) -> pl.Da
 # Scope
 
 
-@given(left=st.tuples(WORDS, WORDS), right=st.tuples(WORDS, WORDS))
-def test_two_lists_of_values_never_read_as_one_scope(left: tuple[str, str], right: tuple[str, str]) -> None:
-    frame = pl.DataFrame([left, right], schema=["tenant", "team"], orient="row").with_columns(text=pl.lit("x"))
-    first, second = rows_of(frame, map_of(scope=None, scope_by=("tenant", "team")))["scope"]
-    if first is not None and second is not None:
-        assert (first == second) == (left == right)
+def scope_of(values: tuple[str, ...]) -> str | None:
+    """The scope that the values of as many columns make; None where the row is refused."""
+    names = tuple(f"k{n}" for n in range(len(values)))
+    frame = pl.DataFrame([values], schema=names, orient="row").with_columns(text=pl.lit("x"))
+    row = rows_of(frame, map_of(scope=None, scope_by=names))
+    refused = row.select(pl.coalesce("broken", ROWS.broken_rule())).item()
+    return None if refused else row["scope"].item()
 
 
-def test_a_slash_or_a_percent_in_a_value_does_not_move_the_wall() -> None:
-    frame = pl.DataFrame({"a": ["a/b", "a", "a%2Fb", "a"], "b": ["c", "b/c", "c", "b%2Fc"], "text": "x"})
-    assert rows_of(frame, map_of(scope=None, scope_by=("a", "b")))["scope"].to_list() == [
-        "a%2Fb/c",
-        "a/b%2Fc",
-        "a%252Fb/c",
-        "a/b%252Fc",
-    ]
+LISTS = st.lists(WORDS, min_size=1, max_size=3).map(tuple)
+
+
+@settings(deadline=None)
+@given(left=LISTS, right=LISTS)
+def test_no_two_lists_of_values_read_as_one_scope_and_no_list_as_a_single_value(
+    left: tuple[str, ...], right: tuple[str, ...]
+) -> None:
+    # The values that would be mistaken for the list, if any could.
+    for one, other in ((left, right), (left, (SCOPE_SEPARATOR.join(left),)), (left, ("/".join(left),))):
+        first, second = scope_of(one), scope_of(other)
+        assert first is None or second is None or (first == second) == (one == other)
+
+
+@pytest.mark.parametrize("values", [("a␟b",), ("a␟b", "c"), ("a", "␟"), ("␟", "␟")])
+def test_a_value_with_the_separator_is_refused_as_a_scope(values: tuple[str, ...]) -> None:
+    names = tuple(f"k{n}" for n in range(len(values)))
+    frame = pl.DataFrame([values], schema=names, orient="row").with_columns(text=pl.lit("x"))
+    assert rows_of(frame, map_of(scope=None, scope_by=names))["broken"].to_list() == ["scope_has_no_separator"]
+
+
+def test_a_scope_by_name_with_the_separator_is_refused_too() -> None:
+    rows = rows_of(pl.DataFrame({"text": ["x", "y"]}), map_of(scope="a␟b"))
+    assert rows["broken"].to_list() == ["scope_has_no_separator"] * 2
+
+
+def test_the_values_of_a_scope_of_several_columns_stay_as_they_are() -> None:
+    frame = pl.DataFrame({"a": ["a/b", "a", "a%2Fb"], "b": ["c", "b/c", "c"], "text": "x"})
+    rows = rows_of(frame, map_of(scope=None, scope_by=("a", "b")))
+    assert rows["scope"].to_list() == ["a/b␟c", "a␟b/c", "a%2Fb␟c"]
+    assert rows["broken"].to_list() == [None] * 3
 
 
 def test_a_scope_of_several_columns_is_null_where_a_part_is_null_or_blank() -> None:
     frame = pl.DataFrame({"a": ["t", None, "t", " ", None], "b": ["u", "u", None, "u", None], "text": "x"})
-    assert rows_of(frame, map_of(scope=None, scope_by=("a", "b")))["scope"].to_list() == ["t/u", None, None, None, None]
+    assert rows_of(frame, map_of(scope=None, scope_by=("a", "b")))["scope"].to_list() == ["t␟u", None, None, None, None]
 
 
 def test_a_scope_of_one_column_is_its_value_untouched() -> None:
@@ -128,6 +152,30 @@ def test_usual_names_are_found_best_first(
 def test_a_name_that_is_given_stands_above_the_usual_ones() -> None:
     settled = resolved(map_of(text="say", row_id="key"), ["text", "say", "id", "key"], default_scope=None)
     assert (settled.text, settled.row_id) == ("say", "key")
+
+
+@pytest.mark.parametrize("kind", [TEXT, MEMORY, FILE])
+def test_what_folders_say_is_no_ones_id_text_or_time_unless_it_is_named(kind: str) -> None:
+    said_by_folders = ["text", "id", "doc_id", "parsed_spec_id", "force", "timestamp", "bytes"]
+    columns = ["body", "content", *said_by_folders]
+    settled = resolved(map_of(kind), columns, default_scope=None, partitions=set(said_by_folders))
+    assert settled == map_of(kind, text="content")
+    named = resolved(map_of(kind, row_id="id"), columns, default_scope=None, partitions=set(said_by_folders))
+    assert named.row_id == "id"
+
+
+def test_what_folders_say_is_no_field_of_a_spec_row_unless_it_is_named() -> None:
+    columns, partitions = ["spec", "category", "value"], {"category", "value"}
+    settled = resolved(map_of(SPEC_ROW, spec={"value": ("value",)}), columns, default_scope=None, partitions=partitions)
+    assert {name: used for name, used in settled.spec.items() if used} == {
+        "specification": ("spec",),
+        "value": ("value",),
+    }
+
+
+def test_what_folders_say_makes_the_scope() -> None:
+    settled = resolved(map_of(scope=None, scope_by=("ws",)), ["text", "ws"], default_scope="default", partitions={"ws"})
+    assert (settled.scope, settled.scope_by) == (None, ("ws",))
 
 
 @pytest.mark.parametrize(("kind", "seen_at"), [(MEMORY, "timestamp"), (TEXT, None), (SPEC_ROW, None)])
@@ -202,6 +250,25 @@ def test_a_row_without_an_id_goes_by_its_position() -> None:
     rows = said(["k", None, ""], role="row_id")
     assert rows["source_row_id"].to_list() == ["k", "f.csv:2", ""]
     assert rows["locator"].to_list() == ["f.csv:1", "f.csv:2", "f.csv:3"]
+
+
+def test_an_id_stands_after_its_prefix_and_an_id_of_nothing_stays_one() -> None:
+    frame = pl.DataFrame({"id": ["1", None, ""], "text": "x"})
+    settled = resolved(map_of(), frame.columns, default_scope=None)
+    rows = mapped(frame, settled, position=pl.lit("f.csv:2"), id_prefix="f.csv#")
+    assert rows["source_row_id"].to_list() == ["f.csv#1", "f.csv:2", ""]
+
+
+@pytest.mark.parametrize("kind", [TEXT, SPEC_ROW])
+def test_json_of_the_source_is_text_where_it_plays_a_role_and_itself_in_the_metadata(kind: str) -> None:
+    values = ['"a \\"b\\""', '{"b":[1]}', "2", None]
+    frame = pl.DataFrame({"text": "x", "spec": "s", "it": values})
+    settled = resolved(map_of(kind, doc_id="it", metadata=("it",)), frame.columns, default_scope=None)
+    rows = mapped(frame, settled, position=pl.lit("p"), as_json={"it"})
+    assert rows["source_doc_id"].to_list() == ['a "b"', '{"b":[1]}', "2", None]
+    key = "table_column_3" if kind == SPEC_ROW else "it"
+    shown = [strictly(cell).get(key) if cell else None for cell in rows["metadata"]]
+    assert shown == ['a "b"', {"b": [1]}, 2, None]
 
 
 @pytest.mark.parametrize(
@@ -359,11 +426,13 @@ def strictly(cell: str) -> dict[str, Any]:
     return read
 
 
+@settings(deadline=None)
 @given(values=st.lists(st.text(st.characters(exclude_categories=["Cs"])) | st.none(), min_size=1, max_size=6))
 def test_any_text_comes_back_from_the_metadata_as_it_was(values: list[str | None]) -> None:
     assert told(pl.Series(values, dtype=pl.String)) == values
 
 
+@settings(deadline=None)
 @given(name=st.text(st.characters(exclude_categories=["Cs"])).filter(lambda name: name not in ROLES))
 def test_any_column_name_comes_back_from_the_metadata_as_it_was(name: str) -> None:
     assert told(["v"], name=name) == (["v"] if name not in {"content_hash", "chunk_index"} else [None])
