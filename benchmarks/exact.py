@@ -175,7 +175,7 @@ def _night_here(corpus: Path, warehouse: Path, text_column: str) -> _Measured:
         return report
 
     given = {"path": str(corpus), "name": _SOURCE, "text_column": text_column, "scope": _SCOPE}
-    over = {"inputs": [given], "warehouse": {"path": str(warehouse)}}
+    over = {"inputs": [given], "warehouse": {"path": str(warehouse)}, "embedding": {"encoder": "none"}}
     night(load_settings(Path("/dev/null"), over=over), progress=Progress(quiet=True), run_stage=measuring)
     return measured
 

@@ -183,10 +183,13 @@ def backfill(
 
 def _embed_known(settings: Path | None, warehouse: str | None, *, pending: Literal["incomplete", "all"]) -> None:
     from flows.night import night
+    from flows.warehouse import Warehouse
 
     checked = _settings(settings, warehouse)
     if checked.embedding.encoder == "none":
         raise NightfoldError('[embedding] encoder = "none": there is nothing to embed with; name an encoder')
+    if Warehouse(checked.warehouse.path).published() is None:
+        raise NightfoldError(f"{checked.warehouse.path}: no run is published; `nightfold run` makes the first")
     progress = Progress()
     outcome = night(checked, progress=progress, pending=pending)
     _tell_end(outcome, checked, progress, again=[*_option("--settings", settings), *_option("--warehouse", warehouse)])
@@ -201,7 +204,8 @@ def _tell_end(outcome: Any, checked: Settings, progress: Progress, *, again: lis
     if is_dry:
         progress.tell(f"dry run: nothing was written to {checked.warehouse.path}; a run would do this")
     else:
-        added = "" if outcome.run.chunks_new else ": nothing new, 0 chunks added"
+        is_new = outcome.run.chunks_new or outcome.run.neighbours.get("embedded")
+        added = "" if is_new else ": nothing new, 0 chunks added"
         progress.tell(f"published run {outcome.run.run_id}{added}")
     progress.tell(summary_text(outcome))
     if is_dry:

@@ -298,7 +298,11 @@ class Warehouse:
         published = self.published()
         names = [*(contract.name for contract in PUBLISHED_TABLES), *vector_tables]
         ours = {name: self.head(name).version for name in names}
-        return {**(published.table_versions if published else {}), **ours}
+        carried = dict(published.table_versions) if published else {}
+        if vector_tables:
+            # Vectors of a former model: kept while a run that is kept names them, and not carried on.
+            carried = {name: number for name, number in carried.items() if not name.startswith(VECTORS_PREFIX)}
+        return {**carried, **ours}
 
     def rows(self) -> dict[str, int]:
         """Rows by table as they stand for the writer."""
