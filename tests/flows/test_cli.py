@@ -19,6 +19,7 @@ from flows import cli
 from flows.lock import writer_lock
 from flows.settings import Settings
 from flows.warehouse import Warehouse
+from tests.flows.word_endpoint import serving
 from tests.nights import published
 from tests.terminal import CTRL_C, NIGHTFOLD, Terminal
 
@@ -26,6 +27,8 @@ FAQ = "key,body,tenant\na,Opening hours?,acme\nb,Opening   hours?,acme\nc,Openin
 COMMANDS = [
     (),
     ("run",),
+    ("retry",),
+    ("backfill",),
     ("sql",),
     ("runs",),
     ("runs", "list"),
@@ -108,6 +111,7 @@ def test_the_end_of_a_run_says_what_it_did_and_where_to_look(call: Call) -> None
         "chunks in all             1",
         "occurrences in all        3",
         "canonicals in all         1",
+        "pairs in all              0",
         "rejects in all            1",
     ]
     assert hints.splitlines() == [
@@ -321,6 +325,35 @@ def test_a_terminal_shows_the_rows_of_the_stage_under_way(folder: Path) -> None:
     assert "\x1b[2Kload                4 -> 3 rows" in shown
 
 
+# ---- retry and backfill
+
+
+@pytest.mark.parametrize("command", [("retry",), ("backfill", "--embeddings")], ids=" ".join)
+def test_without_an_encoder_there_is_nothing_to_embed_with(call: Call, command: tuple[str, ...]) -> None:
+    told = call(*command, "--warehouse", "out")
+    assert told.err == ('nightfold: [embedding] encoder = "none": there is nothing to embed with; name an encoder\n')
+    assert told.code == 1
+
+
+def test_a_backfill_is_told_what_of(call: Call) -> None:
+    told = call("backfill", "--warehouse", "out")
+    assert (told.err, told.code) == ("nightfold: backfill: say what to bring up to date: --embeddings\n", 1)
+
+
+def test_a_retry_embeds_what_came_in_without_a_vector(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("run", "--direct", "-i", "faq.csv", "--warehouse", "out", "--scope", "acme", *FAQ_COLUMNS)
+    with serving() as endpoint:
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        for name, value in endpoint.settings().items():
+            monkeypatch.setenv(f"NIGHTFOLD_EMBEDDING__{name.upper()}", str(value))
+        told = call("retry", "--warehouse", "out")
+        assert (told.err, told.code) == ("", 0)
+        assert endpoint.given == {"Opening hours?": 1}
+    assert published(folder / "out", "chunks")["completion_status"].to_list() == ["complete"]
+
+
 # ---- help and version
 
 
@@ -420,7 +453,8 @@ def test_the_settings_in_force_are_shown(call: Call, folder: Path, monkeypatch: 
     assert json.loads(call("settings", "show", "--settings", "other.toml").out)["warehouse"]["keep_runs"] == 30
 
 
-def test_the_example_can_be_saved_and_used_at_once(call: Call, folder: Path) -> None:
+def test_the_example_can_be_saved_and_used_at_once(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NIGHTFOLD_EMBEDDING__ENCODER")
     (folder / "nightfold.toml").write_text(call("settings", "example").out)
     assert tomllib.loads((folder / "nightfold.toml").read_text())
     assert json.loads(call("settings", "show").out) == Settings().model_dump(mode="json")

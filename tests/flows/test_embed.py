@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -527,6 +528,7 @@ def test_a_run_killed_in_its_join_asks_for_nothing_again(tmp_path: Path, endpoin
     try:
         while not reached.exists():
             assert process.poll() is None
+            time.sleep(0.02)
     finally:
         kill(process)
     check_still_as_before(warehouse, before, pairs_before)
