@@ -362,7 +362,6 @@ def test_a_backfill_with_the_model_in_use_asks_for_what_is_missing_and_joins_ane
     check_whole(tmp_path / "w")
 
 
-@pytest.mark.xfail(reason="Warehouse.versions hands the former table on from run to run")
 def test_the_vectors_of_a_former_model_go_with_the_last_run_that_is_kept_of_it(
     tmp_path: Path, endpoint: WordEndpoint
 ) -> None:
