@@ -22,8 +22,9 @@ lint: $(READY)  ## ruff and mypy
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: $(READY)  ## rows/s and peak memory a stage beside plain Python: make bench CORPUS=rows.parquet
+bench: $(READY)  ## speed and memory a stage, beside what one would pick instead: make bench CORPUS=rows.parquet
 	@$(BIN)/python -m benchmarks.exact $(CORPUS) $(BENCH_OPTIONS)
+	@$(BIN)/python -m benchmarks.near $(CORPUS) $(NEAR_OPTIONS)
 
 soak: $(READY)  ## kills a real run at random moments: make soak SOAK_KILLS=20
 	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -m soak -s tests/flows/test_kill.py --timeout 3600
