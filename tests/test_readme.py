@@ -41,6 +41,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copy(ROOT / "nightfold.toml", folder)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
+        patched.delenv("NIGHTFOLD_EMBEDDING__ENCODER")  # as a reader has it: with vectors and pairs
         night(load_settings(), progress=Progress(quiet=True))
         yield folder
 
