@@ -24,7 +24,7 @@ from transforms.embedding import Encoder, EncoderDown, EncodingFailed, embedded
 from transforms.hashing import derived_id
 from transforms.normalize import normalized
 
-_BLOCK_ROWS = 65_536
+BLOCK_ROWS = 65_536
 
 
 class ModelChanged(NightfoldError):
@@ -185,7 +185,7 @@ def _blocks(pending: list[Path]) -> Iterator[pl.DataFrame]:
     """The chunks that have a text, in blocks, with the key that texts of the same normal form share."""
     for path in pending:
         with pq.ParquetFile(path) as staged:
-            for batch in staged.iter_batches(_BLOCK_ROWS, columns=["chunk_id", "scope", "text"]):
+            for batch in staged.iter_batches(BLOCK_ROWS, columns=["chunk_id", "scope", "text"]):
                 rows = pl.from_arrow(batch)
                 assert isinstance(rows, pl.DataFrame)  # a batch never comes back as a Series
                 yield _keyed(rows.drop_nulls("text"))

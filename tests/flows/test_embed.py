@@ -160,7 +160,7 @@ def test_one_text_that_fails_is_incomplete_the_others_are_complete_and_a_retry_a
 def test_with_the_endpoint_down_all_night_rows_are_stored_and_a_retry_ends_as_a_calm_night(
     tmp_path: Path, endpoint: WordEndpoint, monkeypatch: pytest.MonkeyPatch, how: str, told: str
 ) -> None:
-    monkeypatch.setattr("flows.embed._BLOCK_ROWS", 3)
+    monkeypatch.setattr("flows.embed.BLOCK_ROWS", 3)
     given = given_texts(tmp_path / "in.parquet", *NEAR, *OTHERS)
     run_night(tmp_path / "calm", given, embedding=endpoint.settings())
     endpoint.down = how
@@ -211,7 +211,7 @@ def test_a_rerun_and_a_retry_with_nothing_missing_ask_for_nothing(tmp_path: Path
 def test_one_text_in_many_scopes_is_asked_for_once_also_over_blocks_and_nights(
     tmp_path: Path, endpoint: WordEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flows.embed._BLOCK_ROWS", 2)
+    monkeypatch.setattr("flows.embed.BLOCK_ROWS", 2)
     first = given_texts(tmp_path / "a.parquet", *[(scope, text) for scope in ("x", "y", "z") for text in NEAR])
     run_night(tmp_path / "w", first, embedding=endpoint.settings())
     assert endpoint.given == dict.fromkeys(NEAR, 1)
@@ -434,7 +434,7 @@ MANY = [f"part {n} of the red pump in hall {n % 7} has two steel valves and one 
 DRIVER = """
 import sys
 import flows.embed
-flows.embed._BLOCK_ROWS = 10
+flows.embed.BLOCK_ROWS = 10
 {more}
 from flows.cli import main
 sys.argv = ["nightfold", *sys.argv[1:]]
