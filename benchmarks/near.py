@@ -42,12 +42,15 @@ def main() -> None:
     parser.add_argument("--text-column", default="text")
     parser.add_argument("--embed-rows", type=int, default=400_000, help="most texts given to both encoders")
     parser.add_argument("--sizes", type=int, nargs="*", default=[50_000, 100_000, 200_000, 400_000])
-    parser.add_argument("--new-share", type=float, default=0.01, help="share of new rows in the second night")
+    parser.add_argument("--new-share", type=float, default=0.01, help="share of new rows in the second night; 0: none")
     parser.add_argument("--semhash-rows", type=int, default=0, help="rows given to semhash; 0: without it")
+    parser.add_argument("--tile-rows", type=int, default=0, help="a night on the corpus tiled to so many rows")
+    parser.add_argument("--scopes", type=int, default=0, help="the same rows in one scope, then in so many scopes")
+    parser.add_argument("--scope-by", help=argparse.SUPPRESS)
     parser.add_argument("--night", type=Path, metavar="WAREHOUSE", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.night:
-        print(json.dumps(_night_here(asked.corpus, asked.night)))
+        print(json.dumps(_night_here(asked.corpus, asked.night, scope_by=asked.scope_by)))
         return
     texts = pl.read_parquet(asked.corpus, columns=[asked.text_column]).to_series().rename("text")
     with tempfile.TemporaryDirectory(prefix="nightfold-bench-") as folder:
@@ -56,7 +59,12 @@ def main() -> None:
         _growth(texts, sizes, Path(folder))
         if asked.semhash_rows:
             _semhash(texts.head(asked.semhash_rows), Path(folder))
-        _second_night(texts, Path(folder), new_share=asked.new_share)
+        if asked.scopes:
+            _many_scopes(texts, Path(folder), scopes=asked.scopes)
+        if asked.tile_rows:
+            _tiled(texts, Path(folder), rows=asked.tile_rows)
+        if asked.new_share:
+            _second_night(texts, Path(folder), new_share=asked.new_share)
 
 
 def _encoders(texts: pl.Series) -> None:
@@ -100,12 +108,13 @@ def _as_library(encoder: Any) -> Any:
     return StaticModel(weights.astype(np.float32), Tokenizer.from_file(str(folder / "tokenizer.json")), normalize=True)
 
 
-def _settings(corpus: Path, warehouse: Path) -> Settings:
-    given = {"path": str(corpus), "name": "corpus", "scope": _SCOPE}
+def _settings(corpus: Path, warehouse: Path, *, scope_by: str | None) -> Settings:
+    wall: dict[str, Any] = {"scope_by": [scope_by]} if scope_by else {"scope": _SCOPE}
+    given = {"path": str(corpus), "name": "corpus", **wall}
     return load_settings(Path(os.devnull), over={"inputs": [given], "warehouse": {"path": str(warehouse)}})
 
 
-def _night_here(corpus: Path, warehouse: Path) -> dict[str, Any]:
+def _night_here(corpus: Path, warehouse: Path, *, scope_by: str | None) -> dict[str, Any]:
     measured: dict[str, Any] = {}
 
     def measuring(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
@@ -115,34 +124,65 @@ def _night_here(corpus: Path, warehouse: Path) -> dict[str, Any]:
         return report
 
     open_encoder(EmbeddingSettings(), tell=lambda _: None)  # start-up: loading torch and the model is not the night's
-    run = night(_settings(corpus, warehouse), progress=Progress(quiet=True), run_stage=measuring).run
+    run = night(_settings(corpus, warehouse, scope_by=scope_by), progress=Progress(quiet=True), run_stage=measuring).run
     return {"stages": measured, "neighbours": run.neighbours, "rows": run.rows_in}
 
 
-def _night(rows: pl.DataFrame, folder: Path, name: str) -> dict[str, Any]:
+def _night(rows: pl.DataFrame, folder: Path, name: str, *, scope_by: str | None = None) -> dict[str, Any]:
     """A night on these rows in a process of its own; the warehouse is `name` in the folder."""
     rows.write_parquet(folder / "rows.parquet")
     line = [sys.executable, "-m", "benchmarks.near", str(folder / "rows.parquet"), "--night", str(folder / name)]
+    line += ["--scope-by", scope_by] if scope_by else []
     done = subprocess.run(line, check=True, capture_output=True, text=True)
     measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return measured
 
 
-def _growth(texts: pl.Series, sizes: list[int], folder: Path) -> None:
-    stages = ("load", "hash", "exact", "embed", "index", "near", "write", "mart")
-    print(
-        f"{'rows':>10}"
-        + "".join(f"{stage:>8}" for stage in stages)
-        + f"{'together':>10}{'peak MiB':>10}{'pairs':>10}{'recall':>8}"
+_STAGES = ("load", "hash", "exact", "embed", "index", "near", "write", "mart")
+
+
+def _print_header() -> None:
+    stages = "".join(f"{stage:>8}" for stage in _STAGES)
+    print(f"{'rows':>10}{stages}{'together':>10}{'peak MiB':>10}{'pairs':>10}{'recall':>8}")
+
+
+def _print_night(measured: dict[str, Any]) -> None:
+    seconds = [measured["stages"][stage]["seconds"] for stage in _STAGES]
+    peak = max(stage["peak"] for stage in measured["stages"].values())
+    near = measured["neighbours"]
+    recall = "exact" if near["recall"] is None else f"{near['recall']:.4f}"
+    columns = "".join(f"{each:>8.2f}" for each in seconds)
+    print(f"{measured['rows']:>10,}{columns}{sum(seconds):>10.1f}{peak:>10,.0f}{near['added']:>10,}{recall:>8}")
+
+
+def _many_scopes(texts: pl.Series, folder: Path, *, scopes: int) -> None:
+    """The same rows behind one wall and behind many."""
+    rows = pl.DataFrame(texts).with_row_index("id").with_columns(tenant=(pl.col("id") % scopes).cast(pl.String))
+    print(f"the same rows in one scope, then in {scopes:,} scopes")
+    _print_header()
+    _print_night(_night(rows, folder, "one-scope"))
+    _print_night(_night(rows, folder, "many-scopes", scope_by="tenant"))
+    print()
+
+
+def _tiled(texts: pl.Series, folder: Path, *, rows: int) -> None:
+    """A night on more rows than the corpus has: each copy says which it is, so that it is near and not the same."""
+    tile = pl.int_range(pl.len()) // len(texts)
+    count = -(-rows // len(texts))
+    tiled = pl.DataFrame(pl.concat([texts] * count).head(rows)).with_columns(
+        text=pl.format("{} (edition {})", "text", tile)
     )
+    print(f"the corpus tiled to {rows:,} rows, each tile with an edit")
+    _print_header()
+    _print_night(_night(tiled.with_row_index("id"), folder, "tiled"))
+    print()
+
+
+def _growth(texts: pl.Series, sizes: list[int], folder: Path) -> None:
+    _print_header()
     for size in sizes:
         measured = _night(pl.DataFrame(texts.head(size)).with_row_index("id"), folder, f"w{size}")
-        seconds = [measured["stages"][stage]["seconds"] for stage in stages]
-        peak = max(stage["peak"] for stage in measured["stages"].values())
-        near = measured["neighbours"]
-        recall = "exact" if near["recall"] is None else f"{near['recall']:.4f}"
-        columns = "".join(f"{each:>8.2f}" for each in seconds)
-        print(f"{size:>10,}{columns}{sum(seconds):>10.1f}{peak:>10,.0f}{near['added']:>10,}{recall:>8}")
+        _print_night(measured)
     if sizes:
         _batched_search(folder / f"w{sizes[-1]}", near_seconds=measured["stages"]["near"]["seconds"])
 

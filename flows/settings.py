@@ -213,15 +213,34 @@ class NeighbourSettings(_Section):
     max_candidates: Count = Field(default=5, ge=1, le=100)
     exact_up_to_rows: Count = Field(default=20_000, ge=1)
     recall_sample: Count = Field(default=500, ge=1)
-    recall_aim: Number = Field(default=0.99, gt=0, le=1)
+    recall_aim: Number = Field(default=0.998, gt=0, le=1)
     recall_min: Number = Field(default=0.98, ge=0, le=1)
     threads: Count | None = Field(default=None, ge=1)
+
+
+class JudgeSettings(_Section):
+    """What two near chunks are to each other, and what becomes of them."""
+
+    enabled: bool = True
+    reader: Name | None = "all-MiniLM-L6-v2"
+    merge_similarity: Number = Field(default=0.95, ge=0, le=1)
+    merge_confidence: Number = Field(default=0.9, ge=0, le=1)
+    review_confidence: Number = Field(default=0.7, ge=0, le=1)
+    require_confirmation: bool = True
+    subset: Literal["merge", "link"] = "link"
+    flag_contradictions: bool = True
+    queue_unknown: bool = True
+    stands: Literal["first_seen", "newest", "longest", "source_priority"] = "first_seen"
 
 
 class GuardSettings(_Section):
     """What stops a run from publishing."""
 
     max_reject_share: Number = Field(default=0.5, ge=0, le=1)
+    max_removed_share: Number = Field(default=0.5, ge=0, le=1)
+    max_group_chunks: Count = Field(default=200, ge=1)
+    max_merge_jump: Number = Field(default=5, ge=1)
+    from_chunks: Count = Field(default=50, ge=1)
 
 
 class Settings(BaseSettings):
@@ -237,6 +256,7 @@ class Settings(BaseSettings):
     chunking: ChunkingSettings = ChunkingSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     neighbours: NeighbourSettings = NeighbourSettings()
+    judge: JudgeSettings = JudgeSettings()
     guard: GuardSettings = GuardSettings()
 
     @classmethod

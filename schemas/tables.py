@@ -4,7 +4,7 @@ import polars as pl
 import pyarrow as pa
 
 from schemas.contract import Contract
-from schemas.terms import ACTIONS, COMPLETION, KINDS, RELATIONS, RUN_STATUS
+from schemas.terms import ACTIONS, COMPLETION, KINDS, RELATIONS, RUN_STATUS, SIDES
 
 _TEXT = pa.large_string()
 _TIME = pa.timestamp("us", tz="UTC")
@@ -56,6 +56,8 @@ CHUNKS = Contract(
         ("first_seen_at", _TIME, "When it was first seen"),
         ("last_seen_at", _TIME, "When it was last seen"),
         ("superseded_by", _TEXT, "The chunk that replaced it; null while it holds"),
+        ("valid_from", _TIME, "Since when it holds, where its row or a replacement says so"),
+        ("valid_to", _TIME, "Until when it held; null while it holds"),
     ),
     key=("chunk_id",),
     rules={
@@ -126,6 +128,7 @@ VARIANTS = Contract(
     about="A chunk merged into a canonical, with the reason.",
     shape=_shape(
         ("chunk_id", _TEXT, "The merged chunk"),
+        ("scope", _TEXT, "The wall"),
         ("canonical_id", _TEXT, "The group it was merged into"),
         ("relation", _TEXT, "equivalent or subset"),
         ("similarity", pa.float32(), "Cosine to the canonical"),
@@ -146,10 +149,14 @@ PAIRS = Contract(
         ("left_id", _TEXT, "The lower chunk_id"),
         ("right_id", _TEXT, "The higher chunk_id"),
         ("scope", _TEXT, "The wall"),
-        ("similarity", pa.float32(), "Cosine"),
+        ("similarity", pa.float32(), "Cosine of the vectors that nominated it"),
+        ("reading", pa.float32(), "Cosine as the transformer reads the two; null where it was not asked"),
         ("relation", _TEXT, "What the two are to each other"),
         ("confidence", pa.float32(), "Of the judgement, 0 to 1"),
+        ("stands", _TEXT, "left or right: the larger of a subset, the newer of a superseding pair; else null"),
         ("evidence", _TEXT, "The evidence in words"),
+        ("decided_by", _TEXT, "The rule, model or endpoint that judged it; null until it is judged"),
+        ("action", _TEXT, "What it led to for the later of the two chunks; null until it is judged"),
         ("run_id", _TEXT, "The run that found it, or last judged it"),
     ),
     key=("pair_id",),
@@ -158,6 +165,8 @@ PAIRS = Contract(
         "left_below_right": _below,
         "similarity_is_cosine": pl.col("similarity").abs() <= 1.0 + 1e-5,
         "relation_is_known": _relation,
+        "side_is_known": pl.col("stands").is_in(SIDES) | pl.col("stands").is_null(),
+        "action_is_known": pl.col("action").is_in(ACTIONS) | pl.col("action").is_null(),
     },
 )
 
@@ -165,27 +174,31 @@ LINKS = Contract(
     name="links",
     about="Two chunks that are related and stay two.",
     shape=_shape(
+        ("pair_id", _TEXT, "Id derived from the two chunks"),
         ("left_id", _TEXT, "The lower chunk_id"),
         ("right_id", _TEXT, "The higher chunk_id"),
+        ("scope", _TEXT, "The wall"),
         ("relation", _TEXT, "How they are related"),
         ("run_id", _TEXT, "The run that linked them"),
     ),
-    key=("left_id", "right_id"),
-    rules={"left_below_right": _below, "relation_is_known": _relation},
+    key=("pair_id",),
+    rules={"pair_id_is_derived": _is_id("pair_id"), "left_below_right": _below, "relation_is_known": _relation},
 )
 
 CONTRADICTIONS = Contract(
     name="contradictions",
     about="Two chunks that disagree.",
     shape=_shape(
+        ("pair_id", _TEXT, "Id derived from the two chunks"),
         ("left_id", _TEXT, "The lower chunk_id"),
         ("right_id", _TEXT, "The higher chunk_id"),
+        ("scope", _TEXT, "The wall"),
         ("evidence", _TEXT, "What they disagree on, in words"),
         ("status", _TEXT, "open or resolved"),
         ("run_id", _TEXT, "The run that flagged them"),
     ),
-    key=("left_id", "right_id"),
-    rules={"left_below_right": _below},
+    key=("pair_id",),
+    rules={"pair_id_is_derived": _is_id("pair_id"), "left_below_right": _below},
 )
 
 PENDING_REVIEWS = Contract(
@@ -193,6 +206,7 @@ PENDING_REVIEWS = Contract(
     about="A question to a person.",
     shape=_shape(
         ("review_id", _TEXT, "Id derived from the question"),
+        ("scope", _TEXT, "The wall"),
         ("chunk_id", _TEXT, "The chunk in question"),
         ("candidates", _TEXT, "JSON: the chunks it may be the same as, best first"),
         ("reason", _TEXT, "Why a person is asked"),
@@ -218,6 +232,42 @@ REVIEW_DECISIONS = Contract(
         ("decided_at", _TIME, "When"),
     ),
     key=("decision_id",),
+)
+
+FORWARDS = Contract(
+    name="forwards",
+    about="A group that became part of another: its id leads on to the one that is left.",
+    shape=_shape(
+        ("canonical_id", _TEXT, "The id that is no longer in `canonicals`"),
+        ("forwards_to", _TEXT, "The group it became part of"),
+        ("scope", _TEXT, "The wall"),
+        ("run_id", _TEXT, "The run that joined the two"),
+        ("forwarded_at", _TIME, "When"),
+    ),
+    key=("canonical_id",),
+    rules={
+        "canonical_id_is_derived": _is_id("canonical_id"),
+        "leads_elsewhere": _is_id("forwards_to") & (pl.col("forwards_to") != pl.col("canonical_id")),
+    },
+)
+
+SEPARATIONS = Contract(
+    name="separations",
+    about="Two chunks that are never merged again by themselves: one was taken out of the other's group.",
+    shape=_shape(
+        ("pair_id", _TEXT, "Id derived from the two chunks"),
+        ("left_id", _TEXT, "The lower chunk_id"),
+        ("right_id", _TEXT, "The higher chunk_id"),
+        ("scope", _TEXT, "The wall"),
+        ("chunk_id", _TEXT, "The one that was taken out"),
+        ("canonical_id", _TEXT, "The group it was taken out of"),
+        ("merged_because", _TEXT, "The reason of the merge that was undone"),
+        ("decided_by", _TEXT, "Who took it out"),
+        ("decided_at", _TIME, "When"),
+        ("run_id", _TEXT, "The run that did it"),
+    ),
+    key=("pair_id",),
+    rules={"pair_id_is_derived": _is_id("pair_id"), "left_below_right": _below},
 )
 
 REJECTS = Contract(
@@ -302,5 +352,7 @@ PUBLISHED_TABLES = (
     CONTRADICTIONS,
     PENDING_REVIEWS,
     REVIEW_DECISIONS,
+    FORWARDS,
+    SEPARATIONS,
     REJECTS,
 )

@@ -6,18 +6,28 @@ SPEC_ROW = "spec_row"
 MEMORY = "memory"
 KINDS = (TEXT, FILE, SPEC_ROW, MEMORY)
 
+# What became of a chunk, strongest first: a chunk with several pairs bears the first that one of them led to.
+MERGED = "merged_into_existing"
+SUPERSEDED = "superseded_existing"
+FLAGGED = "flagged_as_contradiction"
+QUEUED = "queued_for_review"
+LINKED = "linked_to_existing"
 STORED_AS_NEW = "stored_as_new"
-ACTIONS = (
-    STORED_AS_NEW,
-    "merged_into_existing",
-    "linked_to_existing",
-    "flagged_as_contradiction",
-    "queued_for_review",
-    "superseded_existing",
-)
+ACTIONS = (MERGED, SUPERSEDED, FLAGGED, QUEUED, LINKED, STORED_AS_NEW)
 
+EQUIVALENT = "equivalent"
+SUBSET = "subset"
+SUPERSEDING = "superseding"
+CONTRADICTORY = "contradictory"
+COMPLEMENTARY = "complementary"
+DISTINCT = "distinct"
 UNKNOWN = "unknown"
-RELATIONS = ("equivalent", "subset", "superseding", "contradictory", "complementary", "distinct", UNKNOWN)
+RELATIONS = (EQUIVALENT, SUBSET, SUPERSEDING, CONTRADICTORY, COMPLEMENTARY, DISTINCT, UNKNOWN)
+
+# The side of a pair that stands for both: the larger of a subset, the newer of a superseding one.
+LEFT = "left"
+RIGHT = "right"
+SIDES = (LEFT, RIGHT)
 
 COMPLETE = "complete"
 INCOMPLETE = "incomplete"
