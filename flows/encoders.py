@@ -76,6 +76,11 @@ def _open_transformer(settings: EmbeddingSettings) -> TransformerEncoder:
     )
 
 
+def open_transformer(settings: EmbeddingSettings) -> "SentenceTransformer":
+    """The sentence-transformers model that the settings name."""
+    return _transformer(model_folder(settings.model, allow_hub=settings.allow_hub), settings)
+
+
 def _transformer(folder: Path, settings: EmbeddingSettings) -> "SentenceTransformer":
     prepare_libraries(allow_hub=settings.allow_hub)
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415

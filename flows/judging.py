@@ -1,11 +1,19 @@
 """The judge at work: evidence for each candidate pair, the transformer's reading where rules leave it open, a verdict."""
 
+import json
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 
+from flows.reader import READING, Reader, open_reader
 from flows.settings import JudgeSettings
-from schemas.terms import EQUIVALENT, UNKNOWN
+from transforms.ages import ages_of, newer_of
+from transforms.evidence import pair_evidence, sides_of
+from transforms.fields import field_evidence
+from transforms.judge import Model, judged, model_of, wants_reading
 
 # What a judged pair has beside its ids, scope and similarity.
 VERDICT = pl.Schema(
@@ -19,6 +27,13 @@ VERDICT = pl.Schema(
         "is_confirmed": pl.Boolean,
     }
 )
+_MODEL = Path(__file__).with_name("judge_model.json")
+_PAIRS_AT_ONCE = 50_000
+
+
+@cache
+def _model() -> Model:
+    return model_of(json.loads(_MODEL.read_text(encoding="utf-8")))
 
 
 def judge_pairs(
@@ -34,19 +49,66 @@ def judge_pairs(
     `pairs` has pair_id, left_id, right_id, scope and similarity; `chunks` has every chunk named there, with chunk_id,
     kind, text, metadata and first_seen_at. Other columns are carried through.
     """
-    del settings, tell
-    words = chunks.select("chunk_id", words=pl.col("text").str.to_lowercase().str.replace_all(r"\W+", " "))
-    both = pairs.join(words.rename({"chunk_id": "left_id"}), on="left_id", how="left", maintain_order="left").join(
-        words.rename({"chunk_id": "right_id", "words": "other"}), on="right_id", how="left", maintain_order="left"
+    chunks = chunks.unique("chunk_id", keep="first", maintain_order=True)
+    done, found = (
+        0,
+        [pairs.clear().with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in VERDICT.items())],
     )
-    same = pl.col("words") == pl.col("other")
-    tell_rows(pairs.height)
-    return both.with_columns(
-        reading=pl.lit(None, dtype=pl.Float32),
-        relation=pl.when(same).then(pl.lit(EQUIVALENT)).otherwise(pl.lit(UNKNOWN)),
-        confidence=pl.when(same).then(0.99).otherwise(0.5).cast(pl.Float32),
-        stands=pl.lit(None, dtype=pl.String),
-        evidence=pl.when(same).then(pl.lit("the same words; only case or marks differ")).otherwise(pl.lit("")),
-        decided_by=pl.lit("rule"),
-        is_confirmed=same,
-    ).drop("words", "other")
+    opened: list[Reader] = []
+    for some in pairs.iter_slices(_PAIRS_AT_ONCE):
+        evidence = evidence_of(some, chunks)
+        wanted = wants_reading(evidence)
+        if settings.reader is not None and wanted.any() and not opened:
+            tell(f"{settings.reader} reads the pairs that rules leave open")
+            opened.append(open_reader(settings.reader, allow_hub=False))
+        reading = _readings(some, chunks, wanted, opened, lambda count, before=done: tell_rows(before + count))
+        evidence = pl.concat([evidence, reading], how="horizontal")
+        verdict = judged(evidence, _model())
+        found.append(pl.concat([some, evidence.select("reading"), verdict], how="horizontal").cast(dict(VERDICT)))
+        done += some.height
+        tell_rows(done)
+    return pl.concat(found)
+
+
+def evidence_of(pairs: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
+    """All evidence on the pairs but the transformer's reading, in their order. No chunk is there twice."""
+    left, right = _places(pairs["left_id"], chunks), _places(pairs["right_id"], chunks)
+    texts, ages = chunks["text"], ages_of(chunks)
+    return pl.concat(
+        [
+            pairs.select("similarity"),
+            pair_evidence(sides_of(texts, left, right)).drop("pair"),
+            field_evidence(texts, chunks["kind"], left, right),
+            newer_of(ages[left].drop("chunk_id"), ages[right].drop("chunk_id")),
+        ],
+        how="horizontal",
+    )
+
+
+def _places(ids: pl.Series, chunks: pl.DataFrame) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    at = chunks.select("chunk_id").with_row_index("at")
+    placed = pl.DataFrame({"chunk_id": ids}).join(at, on="chunk_id", how="left", maintain_order="left")["at"]
+    return placed.to_numpy().astype(np.int64)
+
+
+def _readings(
+    pairs: pl.DataFrame, chunks: pl.DataFrame, wanted: pl.Series, opened: list[Reader], tell_rows: Callable[[int], None]
+) -> pl.DataFrame:
+    nothing = pl.DataFrame({name: pl.Series([None] * pairs.height, dtype=kind) for name, kind in READING.items()})
+    if not opened or not wanted.any():
+        return nothing
+    rows = pairs.filter(wanted)
+    read = opened[0].read(
+        chunks["text"].fill_null(""),
+        _places(rows["left_id"], chunks),
+        _places(rows["right_id"], chunks),
+        tell_rows=tell_rows,
+    )
+    at = wanted.arg_true().rename("row").to_frame()
+    placed = pl.concat([at, read], how="horizontal")
+    return (
+        nothing.with_row_index("row")
+        .select("row")
+        .join(placed, on="row", how="left", maintain_order="left")
+        .drop("row")
+    )

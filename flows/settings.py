@@ -223,7 +223,7 @@ class JudgeSettings(_Section):
 
     enabled: bool = True
     reader: Name | None = "all-MiniLM-L6-v2"
-    merge_similarity: Number = Field(default=0.95, ge=0, le=1)
+    merge_similarity: Number = Field(default=0.9, ge=0, le=1)
     merge_confidence: Number = Field(default=0.9, ge=0, le=1)
     review_confidence: Number = Field(default=0.7, ge=0, le=1)
     require_confirmation: bool = True

@@ -1,0 +1,96 @@
+"""Texts that are records: lines of `label: value`. Two records are compared field by field."""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from schemas.terms import SPEC_ROW
+from transforms.evidence import pair_evidence, sides_of
+
+# A label at the beginning of a line, and what stands behind it. Of this many lines on, a text is a record.
+_FIELD = r"(?m)^([\p{L}][\p{L}\p{Nd} _/-]{0,30}):[ \t]*(.*)$"
+_FEWEST = 3
+_VALUE = "Value"
+# Two lines in three are fields: prose with a label now and then is no record.
+_LEAST_SHARE = 0.66
+Places = NDArray[np.int64]
+
+
+def _fields(texts: pl.Series, kinds: pl.Series) -> pl.DataFrame:
+    """The fields of the texts that are records: place of the text, label and value."""
+    rows = pl.DataFrame({"text": texts, "kind": kinds}).with_row_index("at")
+    lines = rows.filter(pl.col("text").str.contains("\n")).with_columns(
+        field=pl.col("text").str.extract_all(_FIELD), lines=pl.col("text").str.count_matches("\n") + 1
+    )
+    count = pl.col("field").list.len()
+    is_record = (pl.col("kind") == SPEC_ROW) | ((count >= _FEWEST) & (count >= _LEAST_SHARE * pl.col("lines")))
+    each = lines.filter(is_record).select("at", "kind", "field").explode("field", empty_as_null=False)
+    parts = each.with_columns(
+        label=pl.col("field").str.extract(_FIELD, 1), value=pl.col("field").str.extract(_FIELD, 2).fill_null("")
+    )
+    return parts.select("at", "kind", "label", "value").unique(["at", "label"], keep="first", maintain_order=True)
+
+
+def field_evidence(texts: pl.Series, kinds: pl.Series, left: Places, right: Places) -> pl.DataFrame:
+    """One row a pair, in their order: whether both are spec rows, how many fields differ and which, and whether it is
+    the value of a spec row alone.
+
+    A field differs between records when each side says something there that the other does not; between spec rows, by
+    any word.
+    """
+    fields = _fields(texts, kinds)
+    base = pl.DataFrame({"left": left, "right": right}).with_row_index("pair")
+    is_spec = (kinds == SPEC_ROW).to_numpy()
+    both = (
+        base.with_columns(pl.col("left", "right").cast(pl.UInt32))
+        .join(fields.rename({"at": "left", "value": "value_left"}), on="left")
+        .join(fields.drop("kind").rename({"at": "right", "value": "value_right"}), on=["right", "label"])
+    )
+    values, codes = _distinct(pl.concat([both["value_left"], both["value_right"]]))
+    compared = pair_evidence(sides_of(values, codes[: both.height], codes[both.height :]))
+    said_twice = pl.min_horizontal("left_only", "right_only") - pl.col("spelled") > 0
+    other_figures = pl.max_horizontal("left_numbers", "right_numbers", "left_codes", "right_codes") > 0
+    swapped = (
+        said_twice | (other_figures & (pl.min_horizontal("left_words", "right_words") > 0)) | (pl.col("opposed") > 0)
+    )
+    both = pl.concat([both, compared.drop("pair")], how="horizontal").with_columns(
+        differs=pl.when(pl.col("kind") == SPEC_ROW)
+        .then(~pl.col("is_same_run"))
+        .otherwise(swapped & ~pl.col("is_same_run"))
+    )
+    found = both.group_by("pair").agg(
+        fields_differ=pl.col("differs").sum(),
+        fields_shown=pl.concat_str(
+            [
+                pl.col("label"),
+                pl.lit(" ("),
+                pl.col("value_left").str.head(40),
+                pl.lit(" / "),
+                pl.col("value_right").str.head(40),
+                pl.lit(")"),
+            ]
+        )
+        .filter("differs")
+        .head(3)
+        .str.join(", "),
+        is_value_only=(pl.col("differs") == (pl.col("label") == _VALUE)).all(),
+    )
+    spec = pl.Series("is_spec", is_spec[left] & is_spec[right])
+    return (
+        base.join(found, on="pair", how="left", maintain_order="left")
+        .with_columns(spec)
+        .select(
+            "is_spec",
+            pl.col("fields_differ").fill_null(0),
+            pl.col("fields_shown").fill_null(""),
+            is_value_only=pl.col("is_value_only").fill_null(value=False) & pl.col("is_spec"),
+        )
+    )
+
+
+def _distinct(values: pl.Series) -> tuple[pl.Series, Places]:
+    distinct = values.unique(maintain_order=True)
+    codes = values.to_frame("value").join(
+        distinct.to_frame("value").with_row_index("code"), on="value", how="left", maintain_order="left"
+    )["code"]
+    return distinct, codes.to_numpy().astype(np.int64)
