@@ -102,8 +102,8 @@ def _no_chunks() -> pl.DataFrame:
 
 
 def _with_vector(block: Path) -> pl.DataFrame:
-    has_one = pl.col("vector").is_not_null()
-    return pl.scan_parquet([block], glob=False).filter(has_one).select("chunk_id", "scope").collect()
+    rows = pl.read_parquet(block, columns=["chunk_id", "scope", "has_vector"], glob=False)
+    return rows.filter("has_vector").drop("has_vector")
 
 
 def _all_pairs(warehouse: Warehouse, run: Run | None) -> pl.DataFrame:
