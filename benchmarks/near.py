@@ -2,6 +2,8 @@
 
     python -m benchmarks.near rows.parquet                    embedding, join, and how cost grows
     python -m benchmarks.near rows.parquet --semhash-rows 100000   and semhash's self-deduplication, if it is installed
+    python -m benchmarks.near rows.parquet --only tile --tile-rows 1600000   the peak memory of many rows
+    python -m benchmarks.near rows.parquet --only scopes --scopes 1000       many small scopes beside one large
 
 Read the ratios: both sides ran on the same machine in the same minutes.
 """
@@ -21,6 +23,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.memory import peak_mib, reset_peak
+from benchmarks.plot import stacked
 from flows.console import Progress
 from flows.embed import BLOCK_ROWS
 from flows.encoders import open_encoder
@@ -44,23 +47,24 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[50_000, 100_000, 200_000, 400_000])
     parser.add_argument("--new-share", type=float, default=0.01, help="share of new rows in the second night")
     parser.add_argument("--semhash-rows", type=int, default=0, help="rows given to semhash; 0: without it")
+    parser.add_argument("--tile-rows", type=int, default=0, help="rows of a night on the corpus tiled with small edits")
+    parser.add_argument("--scopes", type=int, default=0, help="scopes that the corpus is dealt out to")
+    parser.add_argument("--only", nargs="*", choices=list(_PARTS), default=list(_PARTS))
+    parser.add_argument("--plot", type=Path, help="an SVG of how cost grows")
     parser.add_argument("--night", type=Path, metavar="WAREHOUSE", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.night:
         print(json.dumps(_night_here(asked.corpus, asked.night)))
         return
     texts = pl.read_parquet(asked.corpus, columns=[asked.text_column]).to_series().rename("text")
-    with tempfile.TemporaryDirectory(prefix="nightfold-bench-") as folder:
-        _encoders(texts.unique(maintain_order=True).head(asked.embed_rows))
-        sizes = [size for size in asked.sizes if size <= len(texts)]
-        _growth(texts, sizes, Path(folder))
-        if asked.semhash_rows:
-            _semhash(texts.head(asked.semhash_rows), Path(folder))
-        _second_night(texts, Path(folder), new_share=asked.new_share)
+    for name in asked.only:
+        with tempfile.TemporaryDirectory(prefix="nightfold-bench-") as folder:
+            _PARTS[name](texts, asked, Path(folder))
 
 
-def _encoders(texts: pl.Series) -> None:
+def _encoders(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
     """The vocabulary join beside the library's own encode, with the same weights."""
+    texts = texts.unique(maintain_order=True).head(asked.embed_rows)
     encoder = open_encoder(EmbeddingSettings(), tell=print)
     assert encoder is not None  # the default names one
     library = _as_library(encoder)
@@ -101,7 +105,7 @@ def _as_library(encoder: Any) -> Any:
 
 
 def _settings(corpus: Path, warehouse: Path) -> Settings:
-    given = {"path": str(corpus), "name": "corpus", "scope": _SCOPE}
+    given = {"path": str(corpus), "name": "corpus", "scope_by": ["scope"]}
     return load_settings(Path(os.devnull), over={"inputs": [given], "warehouse": {"path": str(warehouse)}})
 
 
@@ -121,6 +125,7 @@ def _night_here(corpus: Path, warehouse: Path) -> dict[str, Any]:
 
 def _night(rows: pl.DataFrame, folder: Path, name: str) -> dict[str, Any]:
     """A night on these rows in a process of its own; the warehouse is `name` in the folder."""
+    rows = rows if "scope" in rows.columns else rows.with_columns(scope=pl.lit(_SCOPE))
     rows.write_parquet(folder / "rows.parquet")
     line = [sys.executable, "-m", "benchmarks.near", str(folder / "rows.parquet"), "--night", str(folder / name)]
     done = subprocess.run(line, check=True, capture_output=True, text=True)
@@ -128,23 +133,66 @@ def _night(rows: pl.DataFrame, folder: Path, name: str) -> dict[str, Any]:
     return measured
 
 
-def _growth(texts: pl.Series, sizes: list[int], folder: Path) -> None:
-    stages = ("load", "hash", "exact", "embed", "index", "near", "write", "mart")
-    print(
-        f"{'rows':>10}"
-        + "".join(f"{stage:>8}" for stage in stages)
-        + f"{'together':>10}{'peak MiB':>10}{'pairs':>10}{'recall':>8}"
-    )
+def _rows(texts: pl.Series) -> pl.DataFrame:
+    return pl.DataFrame(texts).with_row_index("id")
+
+
+_STAGES = ("load", "hash", "exact", "embed", "index", "near", "write", "mart")
+
+
+def _head(first: str) -> None:
+    stages = "".join(f"{stage:>8}" for stage in _STAGES)
+    print(f"{first:>14}{stages}{'together':>10}{'peak MiB':>10}{'pairs':>11}{'recall':>8}")
+
+
+def _line(first: str, measured: dict[str, Any]) -> list[float]:
+    seconds = [measured["stages"][stage]["seconds"] for stage in _STAGES]
+    peak = max(stage["peak"] for stage in measured["stages"].values())
+    near = measured["neighbours"]
+    recall = "exact" if near["recall"] is None else f"{near['recall']:.4f}"
+    columns = "".join(f"{each:>8.2f}" for each in seconds)
+    print(f"{first:>14}{columns}{sum(seconds):>10.1f}{peak:>10,.0f}{near['added']:>11,}{recall:>8}", flush=True)
+    return seconds
+
+
+def _growth(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    sizes = [size for size in asked.sizes if size <= len(texts)]
+    _head("rows")
+    seen = []
     for size in sizes:
-        measured = _night(pl.DataFrame(texts.head(size)).with_row_index("id"), folder, f"w{size}")
-        seconds = [measured["stages"][stage]["seconds"] for stage in stages]
-        peak = max(stage["peak"] for stage in measured["stages"].values())
-        near = measured["neighbours"]
-        recall = "exact" if near["recall"] is None else f"{near['recall']:.4f}"
-        columns = "".join(f"{each:>8.2f}" for each in seconds)
-        print(f"{size:>10,}{columns}{sum(seconds):>10.1f}{peak:>10,.0f}{near['added']:>10,}{recall:>8}")
+        measured = _night(_rows(texts.head(size)), folder, f"w{size}")
+        seen.append(_line(f"{size:,}", measured))
+    if asked.plot and sizes:
+        asked.plot.write_text(stacked(sizes, dict(zip(_STAGES, zip(*seen, strict=True), strict=True))))
     if sizes:
+        print()
         _batched_search(folder / f"w{sizes[-1]}", near_seconds=measured["stages"]["near"]["seconds"])
+
+
+def _tile(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    """Every copy ends in words of its own: no text is there twice, and every one has near ones."""
+    if not asked.tile_rows:
+        return
+    copies = -(-asked.tile_rows // len(texts))
+    edited = [pl.DataFrame(texts).select(pl.format("{} Copy {}.", "text", pl.lit(n))) for n in range(copies)]
+    _head("tiled rows")
+    _line(
+        f"{asked.tile_rows:,}",
+        _night(_rows(pl.concat(edited).to_series().rename("text").head(asked.tile_rows)), folder, "tiled"),
+    )
+    print()
+
+
+def _scopes(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    """The same rows in one scope, and dealt out to many."""
+    if not asked.scopes:
+        return
+    rows = _rows(texts)
+    _head("scopes")
+    _line("1", _night(rows, folder, "one"))
+    dealt = rows.with_columns(scope=pl.format("s{}", pl.col("id") // -(-len(texts) // asked.scopes)))
+    _line(f"{asked.scopes:,}", _night(dealt, folder, "many"))
+    print()
 
 
 def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
@@ -170,7 +218,7 @@ def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
             some = sample[start : start + 500]
             search: Any = table.search(list(queries[start : start + 500]))
             hits = search.distance_type("dot").nprobes(probes).limit(6)
-            rows = pl.from_arrow(hits.select(["chunk_id"]).to_arrow())
+            rows = pl.from_arrow(hits.select(["chunk_id", "_distance"]).to_arrow())
             assert isinstance(rows, pl.DataFrame)
             found |= {(int(some[q]), places[c]) for q, c in rows.select("query_index", "chunk_id").iter_rows()}
         seconds = (time.perf_counter() - started) * len(loaded.grid) / len(sample)
@@ -182,7 +230,10 @@ def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
     print()
 
 
-def _semhash(texts: pl.Series, folder: Path) -> None:
+def _semhash(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    if not asked.semhash_rows:
+        return
+    texts = texts.head(asked.semhash_rows)
     try:
         from semhash import SemHash
     except ImportError:
@@ -192,7 +243,7 @@ def _semhash(texts: pl.Series, folder: Path) -> None:
     started = time.perf_counter()
     kept = SemHash.from_records(texts.to_list(), model=library).self_deduplicate(threshold=0.85)
     theirs = time.perf_counter() - started
-    measured = _night(pl.DataFrame(texts).with_row_index("id"), folder, "beside-semhash")
+    measured = _night(_rows(texts), folder, "beside-semhash")
     ours = sum(measured["stages"][stage]["seconds"] for stage in ("load", "hash", "exact", "embed", "index", "near"))
     print(f"{len(texts):,} rows, load to pairs: {ours:.1f} s, {measured['neighbours']['added']:,} pairs")
     print(
@@ -201,17 +252,20 @@ def _semhash(texts: pl.Series, folder: Path) -> None:
     )
 
 
-def _second_night(texts: pl.Series, folder: Path, *, new_share: float) -> None:
+def _second_night(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
     """A first night without a few rows, a second one with them, and one with all: the same pairs?"""
-    rows = pl.DataFrame(texts).with_row_index("id")
-    is_new = pl.col("id").hash(seed=1) % 10_000 < new_share * 10_000
-    first = _night(rows.filter(~is_new), folder, "split")
+    rows = _rows(texts)
+    is_new = pl.col("id").hash(seed=1) % 10_000 < asked.new_share * 10_000
+    _head("night")
+    whole = _night(rows, folder, "whole")
+    _line("all at once", whole)
+    _line("all but a few", _night(rows.filter(~is_new), folder, "split"))
     second = _night(rows.filter(is_new), folder, "split")
-    _night(rows, folder, "whole")
-    compute = ("embed", "index", "near")
-    seconds = [sum(measured["stages"][stage]["seconds"] for stage in compute) for measured in (first, second)]
+    _line("the few", second)
+    compute = ("hash", "exact", "embed", "index", "near")
+    seconds = [sum(measured["stages"][stage]["seconds"] for stage in compute) for measured in (whole, second)]
     ratio = seconds[1] / seconds[0]
-    print(f"embed, index and near: first night {seconds[0]:.1f} s, second {seconds[1]:.1f} s, ratio {ratio:.3f}")
+    print(f"hash to near: all at once {seconds[0]:.2f} s, the few {seconds[1]:.2f} s, ratio {ratio:.3f}")
     pairs = [_pairs(folder / name) for name in ("split", "whole")]
     common = len(pairs[0] & pairs[1])
     print(f"pairs: {len(pairs[0]):,} over two nights, {len(pairs[1]):,} in one, {common:,} the same")
@@ -222,6 +276,15 @@ def _pairs(warehouse: Path) -> set[str]:
     assert dataset is not None
     return set(dataset.to_table(columns=["pair_id"])["pair_id"].to_pylist())
 
+
+_PARTS = {
+    "encoders": _encoders,
+    "growth": _growth,
+    "semhash": _semhash,
+    "nights": _second_night,
+    "tile": _tile,
+    "scopes": _scopes,
+}
 
 if __name__ == "__main__":
     main()
