@@ -28,14 +28,16 @@ from flows.console import Progress
 from flows.embed import BLOCK_ROWS
 from flows.encoders import open_encoder
 from flows.night import Plan, Stage, StageReport, night
+from flows.products import one_thread_each, products
 from flows.settings import EmbeddingSettings, Settings, load_settings
 from flows.vectors import Vectors
 from flows.warehouse import Warehouse
 from transforms.embedding import embedded
-from transforms.neighbours import search_exactly
+from transforms.neighbours import coarse, search_exactly
 
 _SCOPE = "bench"
 _SEARCHED = 2_000
+_CHECKED = 20_000
 
 
 def main() -> None:
@@ -164,8 +166,10 @@ def _growth(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
         seen.append(_line(f"{size:,}", measured))
     if asked.plot and sizes:
         asked.plot.write_text(stacked(sizes, dict(zip(_STAGES, zip(*seen, strict=True), strict=True))))
+    print()
+    for size in sizes:
+        _recall(folder / f"w{size}", size)
     if sizes:
-        print()
         _batched_search(folder / f"w{sizes[-1]}", near_seconds=measured["stages"]["near"]["seconds"])
 
 
@@ -195,14 +199,38 @@ def _scopes(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
     print()
 
 
+def _recall(warehouse: Path, rows: int) -> None:
+    """The candidates of a sample, searched exactly, and the share of them that the run has published as pairs."""
+    vectors = _vectors(warehouse)
+    loaded = vectors.load([_SCOPE])
+    sample = np.arange(0, len(loaded.grid), max(1, len(loaded.grid) // _CHECKED))[:_CHECKED]
+    by_codes = products()
+    with one_thread_each():
+        sieve = None if by_codes is None else coarse(loaded.grid, by_codes, threads=2)
+        truth = search_exactly(loaded.grid, sample, most=5, threshold=0.85, sieve=sieve, threads=2)
+    left, right = np.minimum(truth.rows, truth.others()), np.maximum(truth.rows, truth.others())
+    wanted = pl.DataFrame({"left_id": loaded.chunk_ids.gather(left), "right_id": loaded.chunk_ids.gather(right)})
+    published = Warehouse(str(warehouse)).open("pairs")
+    assert published is not None
+    pairs = pl.from_arrow(published.to_table(columns=["left_id", "right_id"]))
+    assert isinstance(pairs, pl.DataFrame)
+    kept = wanted.join(pairs, on=["left_id", "right_id"], how="semi").height
+    share, of = kept / max(1, wanted.height), f"{wanted.height:,} candidates of {len(sample):,} rows"
+    print(f"{rows:,} rows: {share:.4f} of {of}, by exact search, are pairs")
+
+
+def _vectors(warehouse: Path) -> Vectors:
+    run = Warehouse(str(warehouse)).published()
+    assert run is not None
+    embedding = run.neighbours["embedding"]
+    return Vectors(Warehouse(str(warehouse)), embedding["version"], embedding["dimensions"])
+
+
 def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
     """LanceDB's own batched search on the same table and index, for a sample of rows, as the join would need it."""
     import lancedb
 
-    run = Warehouse(str(warehouse)).published()
-    assert run is not None
-    embedding = run.neighbours["embedding"]
-    vectors = Vectors(Warehouse(str(warehouse)), embedding["version"], embedding["dimensions"])
+    vectors = _vectors(warehouse)
     loaded = vectors.load([_SCOPE])
     sample = np.arange(0, len(loaded.grid), max(1, len(loaded.grid) // _SEARCHED))[:_SEARCHED]
     truth = search_exactly(loaded.grid, sample, most=5, threshold=0.85)
