@@ -2,6 +2,8 @@
 
     python -m benchmarks.near rows.parquet                    embedding, join, and how cost grows
     python -m benchmarks.near rows.parquet --semhash-rows 100000   and semhash's self-deduplication, if it is installed
+    python -m benchmarks.near rows.parquet --only tile --tile-rows 1600000   the peak memory of many rows
+    python -m benchmarks.near rows.parquet --only scopes --scopes 1000       many small scopes beside one large
 
 Read the ratios: both sides ran on the same machine in the same minutes.
 """
@@ -21,18 +23,21 @@ import numpy as np
 import polars as pl
 
 from benchmarks.memory import peak_mib, reset_peak
+from benchmarks.plot import stacked
 from flows.console import Progress
 from flows.embed import BLOCK_ROWS
 from flows.encoders import open_encoder
 from flows.night import Plan, Stage, StageReport, night
+from flows.products import one_thread_each, products
 from flows.settings import EmbeddingSettings, Settings, load_settings
 from flows.vectors import Vectors
 from flows.warehouse import Warehouse
 from transforms.embedding import embedded
-from transforms.neighbours import search_exactly
+from transforms.neighbours import coarse, search_exactly
 
 _SCOPE = "bench"
 _SEARCHED = 2_000
+_CHECKED = 20_000
 
 
 def main() -> None:
@@ -42,33 +47,26 @@ def main() -> None:
     parser.add_argument("--text-column", default="text")
     parser.add_argument("--embed-rows", type=int, default=400_000, help="most texts given to both encoders")
     parser.add_argument("--sizes", type=int, nargs="*", default=[50_000, 100_000, 200_000, 400_000])
-    parser.add_argument("--new-share", type=float, default=0.01, help="share of new rows in the second night; 0: none")
+    parser.add_argument("--new-share", type=float, default=0.01, help="share of new rows in the second night")
     parser.add_argument("--semhash-rows", type=int, default=0, help="rows given to semhash; 0: without it")
-    parser.add_argument("--tile-rows", type=int, default=0, help="a night on the corpus tiled to so many rows")
-    parser.add_argument("--scopes", type=int, default=0, help="the same rows in one scope, then in so many scopes")
-    parser.add_argument("--scope-by", help=argparse.SUPPRESS)
+    parser.add_argument("--tile-rows", type=int, default=0, help="rows of a night on the corpus tiled with small edits")
+    parser.add_argument("--scopes", type=int, default=0, help="scopes that the corpus is dealt out to")
+    parser.add_argument("--only", nargs="*", choices=list(_PARTS), default=list(_PARTS))
+    parser.add_argument("--plot", type=Path, help="an SVG of how cost grows")
     parser.add_argument("--night", type=Path, metavar="WAREHOUSE", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.night:
-        print(json.dumps(_night_here(asked.corpus, asked.night, scope_by=asked.scope_by)))
+        print(json.dumps(_night_here(asked.corpus, asked.night)))
         return
     texts = pl.read_parquet(asked.corpus, columns=[asked.text_column]).to_series().rename("text")
-    with tempfile.TemporaryDirectory(prefix="nightfold-bench-") as folder:
-        _encoders(texts.unique(maintain_order=True).head(asked.embed_rows))
-        sizes = [size for size in asked.sizes if size <= len(texts)]
-        _growth(texts, sizes, Path(folder))
-        if asked.semhash_rows:
-            _semhash(texts.head(asked.semhash_rows), Path(folder))
-        if asked.scopes:
-            _many_scopes(texts, Path(folder), scopes=asked.scopes)
-        if asked.tile_rows:
-            _tiled(texts, Path(folder), rows=asked.tile_rows)
-        if asked.new_share:
-            _second_night(texts, Path(folder), new_share=asked.new_share)
+    for name in asked.only:
+        with tempfile.TemporaryDirectory(prefix="nightfold-bench-") as folder:
+            _PARTS[name](texts, asked, Path(folder))
 
 
-def _encoders(texts: pl.Series) -> None:
+def _encoders(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
     """The vocabulary join beside the library's own encode, with the same weights."""
+    texts = texts.unique(maintain_order=True).head(asked.embed_rows)
     encoder = open_encoder(EmbeddingSettings(), tell=print)
     assert encoder is not None  # the default names one
     library = _as_library(encoder)
@@ -108,13 +106,12 @@ def _as_library(encoder: Any) -> Any:
     return StaticModel(weights.astype(np.float32), Tokenizer.from_file(str(folder / "tokenizer.json")), normalize=True)
 
 
-def _settings(corpus: Path, warehouse: Path, *, scope_by: str | None) -> Settings:
-    wall: dict[str, Any] = {"scope_by": [scope_by]} if scope_by else {"scope": _SCOPE}
-    given = {"path": str(corpus), "name": "corpus", **wall}
+def _settings(corpus: Path, warehouse: Path) -> Settings:
+    given = {"path": str(corpus), "name": "corpus", "scope_by": ["scope"]}
     return load_settings(Path(os.devnull), over={"inputs": [given], "warehouse": {"path": str(warehouse)}})
 
 
-def _night_here(corpus: Path, warehouse: Path, *, scope_by: str | None) -> dict[str, Any]:
+def _night_here(corpus: Path, warehouse: Path) -> dict[str, Any]:
     measured: dict[str, Any] = {}
 
     def measuring(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
@@ -124,77 +121,116 @@ def _night_here(corpus: Path, warehouse: Path, *, scope_by: str | None) -> dict[
         return report
 
     open_encoder(EmbeddingSettings(), tell=lambda _: None)  # start-up: loading torch and the model is not the night's
-    run = night(_settings(corpus, warehouse, scope_by=scope_by), progress=Progress(quiet=True), run_stage=measuring).run
+    run = night(_settings(corpus, warehouse), progress=Progress(quiet=True), run_stage=measuring).run
     return {"stages": measured, "neighbours": run.neighbours, "rows": run.rows_in}
 
 
-def _night(rows: pl.DataFrame, folder: Path, name: str, *, scope_by: str | None = None) -> dict[str, Any]:
+def _night(rows: pl.DataFrame, folder: Path, name: str) -> dict[str, Any]:
     """A night on these rows in a process of its own; the warehouse is `name` in the folder."""
+    rows = rows if "scope" in rows.columns else rows.with_columns(scope=pl.lit(_SCOPE))
     rows.write_parquet(folder / "rows.parquet")
     line = [sys.executable, "-m", "benchmarks.near", str(folder / "rows.parquet"), "--night", str(folder / name)]
-    line += ["--scope-by", scope_by] if scope_by else []
     done = subprocess.run(line, check=True, capture_output=True, text=True)
     measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return measured
 
 
+def _rows(texts: pl.Series) -> pl.DataFrame:
+    return pl.DataFrame(texts).with_row_index("id")
+
+
 _STAGES = ("load", "hash", "exact", "embed", "index", "near", "write", "mart")
 
 
-def _print_header() -> None:
+def _head(first: str) -> None:
     stages = "".join(f"{stage:>8}" for stage in _STAGES)
-    print(f"{'rows':>10}{stages}{'together':>10}{'peak MiB':>10}{'pairs':>10}{'recall':>8}")
+    print(f"{first:>14}{stages}{'together':>10}{'peak MiB':>10}{'pairs':>11}{'recall':>8}")
 
 
-def _print_night(measured: dict[str, Any]) -> None:
+def _line(first: str, measured: dict[str, Any]) -> list[float]:
     seconds = [measured["stages"][stage]["seconds"] for stage in _STAGES]
     peak = max(stage["peak"] for stage in measured["stages"].values())
     near = measured["neighbours"]
     recall = "exact" if near["recall"] is None else f"{near['recall']:.4f}"
     columns = "".join(f"{each:>8.2f}" for each in seconds)
-    print(f"{measured['rows']:>10,}{columns}{sum(seconds):>10.1f}{peak:>10,.0f}{near['added']:>10,}{recall:>8}")
+    print(f"{first:>14}{columns}{sum(seconds):>10.1f}{peak:>10,.0f}{near['added']:>11,}{recall:>8}", flush=True)
+    return seconds
 
 
-def _many_scopes(texts: pl.Series, folder: Path, *, scopes: int) -> None:
-    """The same rows behind one wall and behind many."""
-    rows = pl.DataFrame(texts).with_row_index("id").with_columns(tenant=(pl.col("id") % scopes).cast(pl.String))
-    print(f"the same rows in one scope, then in {scopes:,} scopes")
-    _print_header()
-    _print_night(_night(rows, folder, "one-scope"))
-    _print_night(_night(rows, folder, "many-scopes", scope_by="tenant"))
-    print()
-
-
-def _tiled(texts: pl.Series, folder: Path, *, rows: int) -> None:
-    """A night on more rows than the corpus has: each copy says which it is, so that it is near and not the same."""
-    tile = pl.int_range(pl.len()) // len(texts)
-    count = -(-rows // len(texts))
-    tiled = pl.DataFrame(pl.concat([texts] * count).head(rows)).with_columns(
-        text=pl.format("{} (edition {})", "text", tile)
-    )
-    print(f"the corpus tiled to {rows:,} rows, each tile with an edit")
-    _print_header()
-    _print_night(_night(tiled.with_row_index("id"), folder, "tiled"))
-    print()
-
-
-def _growth(texts: pl.Series, sizes: list[int], folder: Path) -> None:
-    _print_header()
+def _growth(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    sizes = [size for size in asked.sizes if size <= len(texts)]
+    _head("rows")
+    seen = []
     for size in sizes:
-        measured = _night(pl.DataFrame(texts.head(size)).with_row_index("id"), folder, f"w{size}")
-        _print_night(measured)
+        measured = _night(_rows(texts.head(size)), folder, f"w{size}")
+        seen.append(_line(f"{size:,}", measured))
+    if asked.plot and sizes:
+        asked.plot.write_text(stacked(sizes, dict(zip(_STAGES, zip(*seen, strict=True), strict=True))))
+    print()
+    for size in sizes:
+        _recall(folder / f"w{size}", size)
     if sizes:
         _batched_search(folder / f"w{sizes[-1]}", near_seconds=measured["stages"]["near"]["seconds"])
+
+
+def _tile(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    """Every copy ends in words of its own: no text is there twice, and every one has near ones."""
+    if not asked.tile_rows:
+        return
+    copies = -(-asked.tile_rows // len(texts))
+    edited = [pl.DataFrame(texts).select(pl.format("{} Copy {}.", "text", pl.lit(n))) for n in range(copies)]
+    _head("tiled rows")
+    _line(
+        f"{asked.tile_rows:,}",
+        _night(_rows(pl.concat(edited).to_series().rename("text").head(asked.tile_rows)), folder, "tiled"),
+    )
+    print()
+
+
+def _scopes(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    """The same rows in one scope, and dealt out to many."""
+    if not asked.scopes:
+        return
+    rows = _rows(texts)
+    _head("scopes")
+    _line("1", _night(rows, folder, "one"))
+    dealt = rows.with_columns(scope=pl.format("s{}", pl.col("id") // -(-len(texts) // asked.scopes)))
+    _line(f"{asked.scopes:,}", _night(dealt, folder, "many"))
+    print()
+
+
+def _recall(warehouse: Path, rows: int) -> None:
+    """The candidates of a sample, searched exactly, and the share of them that the run has published as pairs."""
+    vectors = _vectors(warehouse)
+    loaded = vectors.load([_SCOPE])
+    sample = np.arange(0, len(loaded.grid), max(1, len(loaded.grid) // _CHECKED))[:_CHECKED]
+    by_codes = products()
+    with one_thread_each():
+        sieve = None if by_codes is None else coarse(loaded.grid, by_codes, threads=2)
+        truth = search_exactly(loaded.grid, sample, most=5, threshold=0.85, sieve=sieve, threads=2)
+    left, right = np.minimum(truth.rows, truth.others()), np.maximum(truth.rows, truth.others())
+    wanted = pl.DataFrame({"left_id": loaded.chunk_ids.gather(left), "right_id": loaded.chunk_ids.gather(right)})
+    published = Warehouse(str(warehouse)).open("pairs")
+    assert published is not None
+    pairs = pl.from_arrow(published.to_table(columns=["left_id", "right_id"]))
+    assert isinstance(pairs, pl.DataFrame)
+    kept = wanted.join(pairs, on=["left_id", "right_id"], how="semi").height
+    share, of = kept / max(1, wanted.height), f"{wanted.height:,} candidates of {len(sample):,} rows"
+    print(f"{rows:,} rows: {share:.4f} of {of}, by exact search, are pairs")
+
+
+def _vectors(warehouse: Path) -> Vectors:
+    run = Warehouse(str(warehouse)).published()
+    assert run is not None
+    embedding = run.neighbours["embedding"]
+    return Vectors(Warehouse(str(warehouse)), embedding["version"], embedding["dimensions"])
 
 
 def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
     """LanceDB's own batched search on the same table and index, for a sample of rows, as the join would need it."""
     import lancedb
 
-    run = Warehouse(str(warehouse)).published()
-    assert run is not None
-    embedding = run.neighbours["embedding"]
-    vectors = Vectors(Warehouse(str(warehouse)), embedding["version"], embedding["dimensions"])
+    vectors = _vectors(warehouse)
     loaded = vectors.load([_SCOPE])
     sample = np.arange(0, len(loaded.grid), max(1, len(loaded.grid) // _SEARCHED))[:_SEARCHED]
     truth = search_exactly(loaded.grid, sample, most=5, threshold=0.85)
@@ -210,7 +246,7 @@ def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
             some = sample[start : start + 500]
             search: Any = table.search(list(queries[start : start + 500]))
             hits = search.distance_type("dot").nprobes(probes).limit(6)
-            rows = pl.from_arrow(hits.select(["chunk_id"]).to_arrow())
+            rows = pl.from_arrow(hits.select(["chunk_id", "_distance"]).to_arrow())
             assert isinstance(rows, pl.DataFrame)
             found |= {(int(some[q]), places[c]) for q, c in rows.select("query_index", "chunk_id").iter_rows()}
         seconds = (time.perf_counter() - started) * len(loaded.grid) / len(sample)
@@ -222,7 +258,10 @@ def _batched_search(warehouse: Path, *, near_seconds: float) -> None:
     print()
 
 
-def _semhash(texts: pl.Series, folder: Path) -> None:
+def _semhash(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
+    if not asked.semhash_rows:
+        return
+    texts = texts.head(asked.semhash_rows)
     try:
         from semhash import SemHash
     except ImportError:
@@ -232,7 +271,7 @@ def _semhash(texts: pl.Series, folder: Path) -> None:
     started = time.perf_counter()
     kept = SemHash.from_records(texts.to_list(), model=library).self_deduplicate(threshold=0.85)
     theirs = time.perf_counter() - started
-    measured = _night(pl.DataFrame(texts).with_row_index("id"), folder, "beside-semhash")
+    measured = _night(_rows(texts), folder, "beside-semhash")
     ours = sum(measured["stages"][stage]["seconds"] for stage in ("load", "hash", "exact", "embed", "index", "near"))
     print(f"{len(texts):,} rows, load to pairs: {ours:.1f} s, {measured['neighbours']['added']:,} pairs")
     print(
@@ -241,17 +280,20 @@ def _semhash(texts: pl.Series, folder: Path) -> None:
     )
 
 
-def _second_night(texts: pl.Series, folder: Path, *, new_share: float) -> None:
+def _second_night(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
     """A first night without a few rows, a second one with them, and one with all: the same pairs?"""
-    rows = pl.DataFrame(texts).with_row_index("id")
-    is_new = pl.col("id").hash(seed=1) % 10_000 < new_share * 10_000
-    first = _night(rows.filter(~is_new), folder, "split")
+    rows = _rows(texts)
+    is_new = pl.col("id").hash(seed=1) % 10_000 < asked.new_share * 10_000
+    _head("night")
+    whole = _night(rows, folder, "whole")
+    _line("all at once", whole)
+    _line("all but a few", _night(rows.filter(~is_new), folder, "split"))
     second = _night(rows.filter(is_new), folder, "split")
-    _night(rows, folder, "whole")
-    compute = ("embed", "index", "near")
-    seconds = [sum(measured["stages"][stage]["seconds"] for stage in compute) for measured in (first, second)]
+    _line("the few", second)
+    compute = ("hash", "exact", "embed", "index", "near")
+    seconds = [sum(measured["stages"][stage]["seconds"] for stage in compute) for measured in (whole, second)]
     ratio = seconds[1] / seconds[0]
-    print(f"embed, index and near: first night {seconds[0]:.1f} s, second {seconds[1]:.1f} s, ratio {ratio:.3f}")
+    print(f"hash to near: all at once {seconds[0]:.2f} s, the few {seconds[1]:.2f} s, ratio {ratio:.3f}")
     pairs = [_pairs(folder / name) for name in ("split", "whole")]
     common = len(pairs[0] & pairs[1])
     print(f"pairs: {len(pairs[0]):,} over two nights, {len(pairs[1]):,} in one, {common:,} the same")
@@ -262,6 +304,15 @@ def _pairs(warehouse: Path) -> set[str]:
     assert dataset is not None
     return set(dataset.to_table(columns=["pair_id"])["pair_id"].to_pylist())
 
+
+_PARTS = {
+    "encoders": _encoders,
+    "growth": _growth,
+    "semhash": _semhash,
+    "nights": _second_night,
+    "tile": _tile,
+    "scopes": _scopes,
+}
 
 if __name__ == "__main__":
     main()

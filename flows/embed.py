@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from flows.encoders import open_encoder
 from flows.errors import NightfoldError
 from flows.settings import EmbeddingSettings
+from flows.staging import keep
 from flows.vectors import Vectors
 from flows.warehouse import Run, Warehouse
 from schemas.tables import CHUNKS
@@ -120,7 +120,8 @@ def embed_blocks(
     tell: Callable[[str], None],
     tell_rows: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Writes a file a block: chunk_id, scope, text_key and vector, which is null where the encoder failed.
+    """Writes a file a block: chunk_id, scope, text_key and vector, which is null where the encoder failed; and
+    has_vector, which says so without the vectors being read.
 
     `pending` are files with chunk_id, scope and text. A block of this version that is there already is not embedded
     again. An encoder that is down is not asked about later blocks. Why texts have no vector is told in one line.
@@ -136,9 +137,9 @@ def embed_blocks(
             block = _embedded_block(rows, encoder, vectors, run, shared=shared, failures=failures)
             unfinished = path.with_suffix(".partial")
             block.write_parquet(unfinished, compression="uncompressed", statistics=False)
-            unfinished.rename(path)
+            keep(unfinished, path)
         shared.remember(block)
-        failed += block["vector"].null_count()
+        failed += block.height - int(block["has_vector"].sum())
         done += block.height
         tell_rows(done)
     if failures.causes:
@@ -220,20 +221,24 @@ def _embedded_block(
     texts = pl.Series([None] * unknown.height, dtype=pl.String) if failures.is_down else unknown["text"]
     computed, is_there = embedded(texts, encoder=encoder, report=failures.report)
     fresh = unknown.select("text_key").with_columns(
-        pl.Series("vector", computed.astype(np.float32), dtype=vectors.contract.dtypes["vector"])
+        pl.Series("vector", computed, dtype=vectors.contract.dtypes["vector"])
     )
-    fresh = fresh.filter(pl.Series(is_there, dtype=pl.Boolean))
-    both = pl.concat([known, fresh.select(known.columns)])
-    return rows.drop("text").join(both, on="text_key", how="left", maintain_order="left")
+    if known.is_empty() and unknown.height == rows.height and is_there.all():
+        # All of them new, none twice, none failed: they stand in order already.
+        block = rows.drop("text").with_columns(fresh["vector"])
+    else:
+        fresh = fresh.filter(pl.Series(is_there, dtype=pl.Boolean))
+        both = pl.concat([known, fresh.select(known.columns)])
+        block = rows.drop("text").join(both, on="text_key", how="left", maintain_order="left")
+    return block.with_columns(has_vector=pl.col("vector").is_not_null())
 
 
 def statuses(blocks: list[Path], *, encoder: Encoder) -> pl.DataFrame:
     """What became of each chunk that was to be embedded."""
-    empty = pl.DataFrame(schema={"chunk_id": pl.String, "is_there": pl.Boolean})
-    seen = [
-        pl.read_parquet(path, glob=False).select("chunk_id", is_there=pl.col("vector").is_not_null()) for path in blocks
-    ]
-    there = pl.col("is_there")
+    columns = ["chunk_id", "has_vector"]
+    empty = pl.DataFrame(schema={"chunk_id": pl.String, "has_vector": pl.Boolean})
+    seen = [pl.read_parquet(path, columns=columns, glob=False) for path in blocks]
+    there = pl.col("has_vector")
     return pl.concat([empty, *seen]).select(
         "chunk_id",
         completion_status=pl.when(there).then(pl.lit(COMPLETE)).otherwise(pl.lit(INCOMPLETE)),

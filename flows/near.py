@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,32 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from flows.products import one_thread_each, products
 from flows.settings import NeighbourSettings
 from flows.vectors import Loaded, Vectors
 from flows.warehouse import Run, Warehouse
 from schemas.tables import PAIRS
 from schemas.terms import UNKNOWN
 from transforms.candidates import chunks_in, folded, pairs_of, with_pair_id
-from transforms.neighbours import Grid, Nearest, Pairs, Partitions, join_by_partitions, join_exactly, search_exactly
+from transforms.neighbours import (
+    Coarse,
+    Nearest,
+    Pairs,
+    Partitions,
+    Truth,
+    coarse,
+    join_by_partitions,
+    join_exactly,
+    search_exactly,
+)
 
 _FEWEST_PROBES = 4
-# From this share of new rows on, pairs are found from both sides.
-_MOSTLY_NEW = 0.5
+# Scopes of fewer rows are joined side by side, a thread each; larger ones one after the other, by all threads.
+_ROWS_A_THREAD = 8192
+# Fewer rows are multiplied on the grid at once.
+_SIEVED_FROM_ROWS = 2048
+_NO_PAIRS = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), found=0)
 _COLUMNS = ["pair_id", "left_id", "right_id", "scope", "similarity"]
 
 
@@ -90,7 +102,8 @@ def _no_chunks() -> pl.DataFrame:
 
 
 def _with_vector(block: Path) -> pl.DataFrame:
-    return pl.read_parquet(block, glob=False).drop_nulls("vector").select("chunk_id", "scope")
+    rows = pl.read_parquet(block, columns=["chunk_id", "scope", "has_vector"], glob=False)
+    return rows.filter("has_vector").drop("has_vector")
 
 
 def _all_pairs(warehouse: Warehouse, run: Run | None) -> pl.DataFrame:
@@ -108,112 +121,147 @@ def join_scopes(
     threads: int,
     tell_rows: Callable[[int], None],
 ) -> tuple[pl.DataFrame, Measured]:
-    """The pairs of the new chunks (chunk_id, scope) with all chunks of their scopes, and what was measured."""
+    """The pairs of the new chunks (chunk_id, scope) with all chunks of their scopes, and what was measured.
+
+    Where few products are asked for, also because few chunks of a large scope are new, the join is exact.
+    """
     loaded = vectors.load(sorted(new["scope"].unique()))
     is_new = loaded.chunk_ids.is_in(new["chunk_id"].implode()).to_numpy()
-    places = _places_by_scope(loaded)
-    small = {scope: at for scope, at in places.items() if len(at) <= settings.exact_up_to_rows}
-    large = {scope: at for scope, at in places.items() if scope not in small}
-    measured = Measured()
-    frames = [_no_pairs()]
-    joined = 0
-
-    def one_small(scope: str) -> tuple[str, Pairs]:
-        at = small[scope]
-        join = join_exactly(loaded.grid[at], is_new[at], most=settings.max_candidates, threshold=settings.threshold)
-        return scope, join.pairs()
-
-    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
-        for scope, pairs in pool.map(one_small, sorted(small)):
-            measured.found += pairs.found
-            frames.append(_named(pairs, loaded, small[scope], scope))
-            joined += len(small[scope])
-            tell_rows(joined)
-    partitions = vectors.partitions(loaded) if large else None
-    for scope in sorted(large):
-        assert partitions is not None  # read where there is a large scope
-        at = large[scope]
-        nearest = _join_large(
-            scope,
-            loaded.grid[at],
-            is_new[at],
-            Partitions(partitions.centroids, partitions.of_row[at]),
-            settings=settings,
-            probes=probes_before.get(scope) if is_new[at].mean() < _MOSTLY_NEW else None,
-            threads=threads,
-            measured=measured,
-            tell_rows=partial(_tell_more, tell_rows, joined),
-        )
-        pairs = nearest.pairs()
-        measured.found += pairs.found
-        frames.append(_named(pairs, loaded, at, scope))
-        joined += len(at)
-        tell_rows(joined)
-    return pl.concat(frames), measured
+    measured, found, progress = Measured(), [_NO_PAIRS], _Progress(tell_rows)
+    with one_thread_each():
+        sieve = _sieve(loaded, threads)
+        scopes = [_Scope(name, at, loaded, is_new, sieve) for name, at in _places_by_scope(loaded)]
+        few = [scope for scope in scopes if scope.is_exact(settings) and scope.rows < _ROWS_A_THREAD]
+        many = [scope for scope in scopes if scope.is_exact(settings) and scope.rows >= _ROWS_A_THREAD]
+        large = [scope for scope in scopes if not scope.is_exact(settings)]
+        with ThreadPoolExecutor(threads) as pool:
+            for scope, pairs in zip(few, pool.map(lambda scope: scope.exact_pairs(settings), few), strict=True):
+                found.append(pairs)
+                progress.done(scope.rows)
+        found += [scope.exact_pairs(settings, threads=threads, progress=progress) for scope in many]
+        partitions = vectors.partitions(loaded) if large else None
+        for scope in large:
+            assert partitions is not None  # read where there is a large scope
+            probes = probes_before.get(scope.name)
+            join = _LargeJoin(scope, scope.of(partitions), settings, threads, progress)
+            found.append(scope.placed(join.run(probes, measured).pairs()))
+    measured.found = sum(pairs.found for pairs in found)
+    return _named(found, loaded), measured
 
 
-def _tell_more(tell_rows: Callable[[int], None], before: int, rows: int) -> None:
-    tell_rows(before + rows)
+@dataclass
+class _Progress:
+    """Rows joined so far, over all scopes."""
+
+    tell_rows: Callable[[int], None]
+    rows: float = 0
+
+    def done(self, rows: float) -> None:
+        self.rows += rows
+        self.tell_rows(int(self.rows))
 
 
-def _places_by_scope(loaded: Loaded) -> dict[str, NDArray[np.int64]]:
+def _sieve(loaded: Loaded, threads: int) -> Coarse | None:
+    by_codes = products() if len(loaded.grid) >= _SIEVED_FROM_ROWS else None
+    return None if by_codes is None else coarse(loaded.grid, by_codes, threads=threads)
+
+
+def _places_by_scope(loaded: Loaded) -> list[tuple[str, NDArray[np.int64]]]:
     grouped = pl.DataFrame({"scope": loaded.scopes}).with_row_index("place")
-    by_scope = grouped.group_by("scope", maintain_order=True).agg("place")
-    return {scope: np.array(places, dtype=np.int64) for scope, places in by_scope.iter_rows()}
+    by_scope = grouped.group_by("scope").agg("place").sort("scope")
+    return [(scope, places.to_numpy().astype(np.int64)) for scope, places in zip(*by_scope, strict=True)]
 
 
-def _join_large(
-    scope: str,
-    grid: Grid,
-    is_new: NDArray[np.bool_],
-    partitions: Partitions,
-    *,
-    settings: NeighbourSettings,
-    probes: int | None,
-    threads: int,
-    measured: Measured,
-    tell_rows: Callable[[int], None],
-) -> Nearest:
-    """The join through partitions, with as many probes as a first sample needs, measured on a second one."""
-    most, threshold = settings.max_candidates, settings.threshold
-    new = np.flatnonzero(is_new)
-    # Exact search costs by the whole scope: a night of few rows takes a sample of few.
-    size = min(settings.recall_sample, max(20, len(new) // 40))
-    first, second = _sample(new, size, offset=0), _sample(new, size, offset=1)
-    later = probes
-    with threadpool_limits(threads):
-        if probes is None:
-            truth = search_exactly(grid, first, most=most, threshold=threshold)
-            probes = truth.probes_for(settings.recall_aim, grid, is_new, partitions)
-            # On a later night only the new rows ask, so that a pair is found from one side alone.
-            later = truth.probes_for(settings.recall_aim, grid, np.zeros_like(is_new), partitions)
-        check = search_exactly(grid, second, most=most, threshold=threshold)
-    probes = min(len(partitions.centroids), max(_FEWEST_PROBES, probes))
-    done = np.zeros(1, dtype=np.int64)
+class _Scope:
+    """The rows of one scope among those that were loaded, in the order of their ids."""
 
-    def tell(count: int) -> None:
-        done[0] += count
-        tell_rows(int(len(grid) * done[0] / len(partitions.centroids)))
+    def __init__(
+        self, name: str, at: NDArray[np.int64], loaded: Loaded, is_new: NDArray[np.bool_], sieve: Coarse | None
+    ) -> None:
+        self.name, self.at, self.rows = name, at, len(at)
+        is_all = len(at) == len(loaded.grid)  # not copied
+        self.grid = loaded.grid if is_all else loaded.grid[at]
+        self.is_new = is_new[at]
+        self.sieve = sieve if is_all or sieve is None else sieve.at(at)
 
-    def join(probes: int) -> Nearest:
-        done[0] = 0
-        with threadpool_limits(1):
-            return join_by_partitions(
-                grid, is_new, partitions, probes=probes, most=most, threshold=threshold, threads=threads, tell=tell
-            )
+    def is_exact(self, settings: NeighbourSettings) -> bool:
+        """Whether its new rows against all are no more products than the largest scope that is joined exactly has."""
+        new = int(np.count_nonzero(self.is_new))
+        return new * self.rows - new**2 / 2 <= settings.exact_up_to_rows**2 / 2
 
-    nearest = join(probes)
-    recall = check.recall(nearest)
-    while recall < settings.recall_min and probes < len(partitions.centroids):
-        probes = min(len(partitions.centroids), probes * 2)
-        nearest = join(probes)
-        recall = check.recall(nearest)
-    measured.probes[scope] = max(probes if later is None else later, _FEWEST_PROBES)
-    if later is not None and is_new.mean() < _MOSTLY_NEW:
-        measured.probes[scope] = max(probes, later)
-    measured.recalls[scope] = recall
-    measured.weights[scope] = len(check.rows)
-    return nearest
+    def exact_pairs(self, settings: NeighbourSettings, *, threads: int = 1, progress: _Progress | None = None) -> Pairs:
+        """All of its pairs that are not among the old rows."""
+        share = self.rows / max(1, int(np.count_nonzero(self.is_new)))
+        tell = (lambda new: progress.done(new * share)) if progress else (lambda _: None)
+        most, threshold = settings.max_candidates, settings.threshold
+        join = join_exactly(
+            self.grid, self.is_new, most=most, threshold=threshold, sieve=self.sieve, threads=threads, tell=tell
+        )
+        return self.placed(join.pairs())
+
+    def placed(self, pairs: Pairs) -> Pairs:
+        """Its pairs by their places among all loaded rows."""
+        return Pairs(self.at[pairs.left], self.at[pairs.right], pairs.similarity, pairs.found)
+
+    def of(self, partitions: Partitions) -> Partitions:
+        """The partitions of its rows."""
+        return Partitions(partitions.centroids, partitions.of_row[self.at])
+
+
+@dataclass
+class _LargeJoin:
+    """The join of a scope through partitions, with as many probes as a first sample needs, measured on a second."""
+
+    scope: _Scope
+    partitions: Partitions
+    settings: NeighbourSettings
+    threads: int
+    progress: _Progress
+
+    def run(self, probes_before: int | None, measured: Measured) -> Nearest:
+        scope, settings, everything = self.scope, self.settings, len(self.partitions.centroids)
+        first, second = (_sample(np.flatnonzero(scope.is_new), settings.recall_sample, offset=n) for n in (0, 1))
+        truth, check = self._truth(first), self._truth(second)
+        probes = truth.probes_for(settings.recall_aim, scope.grid, scope.is_new, self.partitions)
+        # A sample has its luck: what an earlier night needed is not undone by it.
+        probes = min(everything, max(_FEWEST_PROBES, probes, probes_before or 0))
+        nearest = self._join(probes)
+        while (recall := check.recall(nearest)) < settings.recall_min and probes < everything:
+            probes = min(everything, probes * 2)
+            nearest = self._join(probes)
+        self.progress.done(scope.rows)
+        measured.probes[scope.name] = probes
+        measured.recalls[scope.name] = recall
+        measured.weights[scope.name] = len(check.rows)
+        return nearest
+
+    def _truth(self, rows: NDArray[np.int64]) -> Truth:
+        settings, scope = self.settings, self.scope
+        return search_exactly(
+            scope.grid,
+            rows,
+            most=settings.max_candidates,
+            threshold=settings.threshold,
+            sieve=scope.sieve,
+            threads=self.threads,
+        )
+
+    def _join(self, probes: int) -> Nearest:
+        settings, scope = self.settings, self.scope
+        started, share = self.progress.rows, scope.rows / len(self.partitions.centroids)
+        nearest = join_by_partitions(
+            scope.grid,
+            scope.is_new,
+            self.partitions,
+            probes=probes,
+            most=settings.max_candidates,
+            threshold=settings.threshold,
+            sieve=scope.sieve,
+            threads=self.threads,
+            tell=lambda count: self.progress.done(count * share),
+        )
+        self.progress.rows = started
+        return nearest
 
 
 def _sample(rows: NDArray[np.int64], size: int, *, offset: int) -> NDArray[np.int64]:
@@ -222,17 +270,19 @@ def _sample(rows: NDArray[np.int64], size: int, *, offset: int) -> NDArray[np.in
     return rows[min(offset, len(rows) - 1) :: step][:size]
 
 
-def _named(pairs: Pairs, loaded: Loaded, at: NDArray[np.int64], scope: str) -> pl.DataFrame:
-    ids = loaded.chunk_ids
+def _named(found: list[Pairs], loaded: Loaded) -> pl.DataFrame:
+    left, right, similarity = (
+        np.concatenate([getattr(pairs, part) for pairs in found]) for part in ("left", "right", "similarity")
+    )
     named = pl.DataFrame(
         {
-            "left_id": ids[at[pairs.left]] if len(pairs.left) else ids.clear(),
-            "right_id": ids[at[pairs.right]] if len(pairs.right) else ids.clear(),
-            "similarity": pairs.similarity,
-        },
-        schema_overrides={"similarity": pl.Float32},
-    ).with_columns(scope=pl.lit(scope, dtype=pl.String))
-    return with_pair_id(named).select(_COLUMNS)
+            "left_id": loaded.chunk_ids.gather(left),
+            "right_id": loaded.chunk_ids.gather(right),
+            "scope": loaded.scopes.gather(left),
+            "similarity": similarity,
+        }
+    )
+    return with_pair_id(named).select(_COLUMNS).cast(_no_pairs().schema)
 
 
 def _no_pairs() -> pl.DataFrame:

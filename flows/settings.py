@@ -211,7 +211,7 @@ class NeighbourSettings(_Section):
 
     threshold: Number = Field(default=0.85, gt=0, le=0.999)
     max_candidates: Count = Field(default=5, ge=1, le=100)
-    exact_up_to_rows: Count = Field(default=20_000, ge=1)
+    exact_up_to_rows: Count = Field(default=100_000, ge=1)
     recall_sample: Count = Field(default=500, ge=1)
     recall_aim: Number = Field(default=0.998, gt=0, le=1)
     recall_min: Number = Field(default=0.98, ge=0, le=1)

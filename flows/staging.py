@@ -5,6 +5,7 @@ input finds the whole ones and goes on from there.
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -56,7 +57,9 @@ class Staging:
             partial.mkdir(parents=True)
             result = work(partial)
             (partial / _RESULT).write_text(json.dumps(result))
-            partial.rename(done)
+            for file in partial.iterdir():
+                _to_disk(file)
+            keep(partial, done)
         except (OSError, pa.ArrowException, pl.exceptions.ComputeError) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
             raise NotStaged(
@@ -74,6 +77,21 @@ class Staging:
     def drop(self) -> None:
         """Remove what was staged: it is published, or was never to be."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def keep(unfinished: Path, done: Path) -> None:
+    """Gives a whole file or folder its name, and not before it is on disk: a power failure leaves no half of it."""
+    _to_disk(unfinished)
+    unfinished.rename(done)
+    _to_disk(done.parent)
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _result(done: Path) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ _INDEX = "vector_idx"
 _COLUMN = "vector"
 _SCAN_ROWS = 65_536
 # Vectors a partition that the centroids are trained on.
-_TRAINED_ON = 64
+_TRAINED_ON = 40
 # Rows outside the index are given to their partitions by the join itself: cheap while they are few.
 _UNINDEXED_SHARE = 0.05
 # The index is built anew when the table has grown so far beyond it, or when one partition has swallowed the others.

@@ -68,14 +68,14 @@ def embedded(
 def _embedded_once(
     distinct: pl.Series, *, encoder: Encoder, report: Report | None
 ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-    vectors: Vectors = np.zeros((distinct.len(), encoder.dimensions), dtype=np.float32)
     done = (distinct.is_null() | (distinct.str.strip_chars() == "")).fill_null(value=True)
     has = (done & distinct.is_not_null()).to_numpy().copy()
     asked = (~done).arg_true()
+    vectors: Vectors = np.zeros((distinct.len(), encoder.dimensions), dtype=np.float32)
     for start in range(0, asked.len(), encoder.batch_rows):
         rows = asked.slice(start, encoder.batch_rows)
         try:
-            _embed(distinct, rows, vectors, has, encoder=encoder, report=report)
+            vectors = _embed(distinct, rows, vectors, has, encoder=encoder, report=report)
         except EncoderDown as down:
             if report is not None:
                 left = asked.slice(start)
@@ -92,13 +92,16 @@ def _embed(
     *,
     encoder: Encoder,
     report: Report | None,
-) -> None:
-    """Fills in what the encoder has for these rows of the texts."""
+) -> Vectors:
+    """The vectors with what the encoder has for these rows of the texts."""
     parts = [rows]
     while parts:
         part = parts.pop()
         try:
-            vectors[_at(part)] = _asked(texts.gather(part), encoder)
+            if part.len() == texts.len():
+                vectors = _asked(texts, encoder)  # all of them: not copied
+            else:
+                vectors[_at(part)] = _asked(texts.gather(part), encoder)
             has[_at(part)] = True
         except EncoderDown:
             raise
@@ -110,6 +113,7 @@ def _embed(
                 parts += [part.slice(middle), part.slice(0, middle)]
             elif report is not None:
                 report(failed, 1)
+    return vectors
 
 
 def _at(rows: pl.Series) -> slice | npt.NDArray[np.uint32]:

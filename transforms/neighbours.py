@@ -3,6 +3,9 @@
 Similarities are whole numbers until the end: vectors are snapped to a grid on which every dot product is exact in
 float32. So a pair has one similarity, whatever block, thread or night it is computed in, and ties are broken by the
 order of the rows, not by noise. Rows are given in the order of their ids.
+
+Most pairs are far apart, and eight bits a number tell so: where there are products of such codes, they sieve out what
+cannot reach the threshold, and only the rest is multiplied on the grid. What is found is the same with and without.
 """
 
 import math
@@ -20,13 +23,24 @@ _LENGTH = 4095
 # A key holds a dot product and, below it, the place of the other row: float64 has room for 24 + 28 bits.
 _PLACES = 2.0**28
 _BLOCK_ROWS = 2048
-# How many times over a row's own candidates are looked up when they are checked for a second sight.
-_CHECK_ROWS = 262_144
+# How many pairs are checked at once, on the grid and for a second sight.
+_CHECK_ROWS = 2048
+# Pairs that are held before they are folded into the best of each row.
+_HELD = 2_000_000
+# A block with more hits than this share is multiplied as a whole, and only the best of each row are held.
+_DENSE = 1 / 16
+# Rows that the step between codes is chosen by, and how far others may stick out of it.
+_STEP_ROWS = 16_384
+_STEP_ROOM = 1.1
 
 Floats = NDArray[np.float32]
 Grid = NDArray[np.int16]
+Codes = NDArray[np.int8]
 Places = NDArray[np.int64]
 Tell = Callable[[int], None]
+# Fills the third array with the dot products of all rows of the first with all rows of the second.
+Products = Callable[[Codes, Codes, NDArray[np.int32]], None]
+SecondSight = Callable[[Places, Places], NDArray[np.bool_]]
 
 
 def _scale(dimensions: int) -> float:
@@ -51,57 +65,153 @@ class Pairs:
     found: int
 
 
+@dataclass(frozen=True)
+class Coarse:
+    """The rows of a grid in eight bits a number, and how far a product of two of them may be off."""
+
+    codes: Codes
+    step: float
+    off: float
+    """The most that a row lies away from its code."""
+    products: Products
+
+    def at(self, rows: Places) -> "Coarse":
+        """The codes of some of the rows."""
+        return Coarse(self.codes[rows], self.step, self.off, self.products)
+
+    def least(self, dot: float) -> int:
+        """No two rows with this product on the grid, or a higher one, have codes with a lower product than this."""
+        # Rows are turned in float32: the last term is for its rounding.
+        slack = self.off * (2 * (_LENGTH + 1) + self.off) + 1e-5 * _LENGTH**2
+        return math.floor((dot - slack) / self.step**2)
+
+
+def coarse(grid: Grid, products: Products, *, threads: int = 1) -> Coarse:
+    """The codes of all rows. They are turned first, at random but always alike, so that no number of a row stands out
+    and eight bits hold it well."""
+    dimensions = grid.shape[1]
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((dimensions, dimensions)))[0].astype(np.float32)
+    sample = grid[:: max(1, len(grid) // _STEP_ROWS)].astype(np.float32) @ turn
+    step = max(1.0, _STEP_ROOM * float(np.abs(sample).max(initial=0)) / 127)
+    codes, offs = np.empty(grid.shape, dtype=np.int8), [0.0]
+
+    def work(rows: Places) -> None:
+        some = slice(int(rows[0]), int(rows[-1]) + 1)
+        turned = grid[some].astype(np.float32) @ turn
+        rounded = np.clip(np.rint(turned / np.float32(step)), -127, 127)
+        codes[some] = rounded
+        turned -= rounded * np.float32(step)
+        offs.append(float(np.sqrt(np.einsum("ij,ij->i", turned, turned).max())))
+
+    _run(work, [*_blocks(np.arange(len(grid)), _BLOCK_ROWS * 2)], threads)
+    return Coarse(codes, step, max(offs), products)
+
+
 class Nearest:
     """The `most` best candidates of each row so far. Threads may offer at the same time."""
 
-    def __init__(self, grid: Grid, *, most: int, threshold: float) -> None:
+    def __init__(self, grid: Grid, *, most: int, threshold: float, sieve: Coarse | None = None) -> None:
         self.grid = grid
         self.most = most
         # The dot product that counts as 1: a whole number, so that no two others become one similarity.
         self.square = math.floor(_scale(grid.shape[1]) ** 2)
         self.at_least = np.float32(math.ceil(threshold * self.square))
-        self.keys = np.full((len(grid), most), -np.inf)
         self.found = 0
+        self._sieve = sieve
+        self._least = 0 if sieve is None else np.int32(sieve.least(float(self.at_least)))
+        self._best = np.full((len(grid), most), -np.inf)
+        self._held: list[tuple[Places, NDArray[np.float64]]] = []
+        self._held_keys = 0
         self._lock = threading.Lock()
+        self._scratch = threading.local()
 
-    def offer(
-        self, queries: Places, members: Places, *, is_second_sight: Callable[[Places, Places], NDArray[np.bool_]]
-    ) -> None:
-        """Every query against every member, both sorted. A pair is counted unless it `is_second_sight`."""
-        dots = self.grid[queries].astype(np.float32) @ self.grid[members].astype(np.float32).T
-        itself = np.searchsorted(members, queries)
-        itself[itself == len(members)] = 0
-        same = members[itself] == queries
-        dots[np.flatnonzero(same), itself[same]] = -1
-        rows = np.flatnonzero(dots.max(axis=1) >= self.at_least)
-        if not rows.size:
-            return
-        dots = dots[rows]
-        columns = np.flatnonzero(dots.max(axis=0) >= self.at_least)
-        # What rounding has lengthened beyond 1 is a tie, here as in the similarity that later nights go by.
-        dots = np.minimum(dots[:, columns], np.float32(self.square))
-        hits = dots >= self.at_least
-        left, right = queries[rows], members[columns]
-        of_left = _best(np.where(hits, _keys(dots, right[None, :]), -np.inf), self.most)
-        of_right = _best(np.ascontiguousarray(np.where(hits, _keys(dots, left[:, None]), -np.inf).T), self.most)
-        counted = _count(hits, left, right, is_second_sight)
+    @property
+    def keys(self) -> NDArray[np.float64]:
+        """The keys of the best candidates of each row, the best last; -inf where there are fewer."""
         with self._lock:
-            self.found += counted
-            self._merge(left, of_left)
-            self._merge(right, of_right)
+            self._fold()
+        return self._best
 
-    def _merge(self, rows: Places, keys: NDArray[np.float64]) -> None:
-        both = np.concatenate([self.keys[rows], keys], axis=1)
-        both.sort(axis=1)
-        again = both[:, 1:] == both[:, :-1]
-        both[:, 1:][again] = -np.inf
-        both.sort(axis=1)
-        self.keys[rows] = both[:, -self.most :]
+    def offer(self, queries: Places, members: Places, *, is_second_sight: SecondSight) -> None:
+        """Every query against every member. A pair counts once: not as the same row twice, nor at second sight."""
+        if not queries.size or not members.size:
+            return
+        row, column, dots = self._near(queries, members)
+        if len(row) > _DENSE * len(queries) * len(members):
+            self._offer_dense(queries, members, is_second_sight)
+            return
+        if dots is None:
+            dots = self._dots(queries[row], members[column])
+        # What rounding has lengthened beyond 1 is a tie, here as in the similarity that later nights go by.
+        dots = np.minimum(dots, np.float32(self.square))
+        left, right = queries[row], members[column]
+        kept = (dots >= self.at_least) & (left != right)
+        left, right, dots = left[kept], right[kept], dots[kept]
+        kept = ~_in_parts(is_second_sight, left, right)
+        left, right, dots = left[kept], right[kept], dots[kept]
+        self._hold(len(left), (left, _keys(dots, right)), (right, _keys(dots, left)))
+
+    def _near(self, queries: Places, members: Places) -> tuple[Places, Places, Floats | None]:
+        """The pairs that may reach the threshold, and their dot products where these are known already."""
+        if self._sieve is None:
+            dots = self.grid[queries].astype(np.float32) @ self.grid[members].astype(np.float32).T
+            at = np.flatnonzero(dots >= self.at_least)
+            return *_row_and_column(at, len(members)), dots.ravel()[at]
+        products = self._scratch_of(len(queries) * len(members)).reshape(len(queries), len(members))
+        self._sieve.products(self._sieve.codes[queries], self._sieve.codes[members], products)
+        return *_row_and_column(np.flatnonzero(products >= self._least), len(members)), None
+
+    def _scratch_of(self, size: int) -> NDArray[np.int32]:
+        """Room for products that this thread has used before: new memory costs more than the products."""
+        room: NDArray[np.int32] | None = getattr(self._scratch, "room", None)
+        if room is None or len(room) < size:
+            room = self._scratch.room = np.empty(size, dtype=np.int32)
+        return room[:size]
+
+    def _dots(self, left: Places, right: Places) -> Floats:
+        """The dot product of each pair on the grid."""
+        parts = [
+            np.einsum("ij,ij->i", self.grid[some].astype(np.float32), self.grid[others].astype(np.float32))
+            for some, others in zip(_blocks(left, _CHECK_ROWS), _blocks(right, _CHECK_ROWS), strict=True)
+        ]
+        return np.concatenate([np.empty(0, dtype=np.float32), *parts])
+
+    def _offer_dense(self, queries: Places, members: Places, is_second_sight: SecondSight) -> None:
+        dots = self.grid[queries].astype(np.float32) @ self.grid[members].astype(np.float32).T
+        np.minimum(dots, np.float32(self.square), out=dots)
+        hits = (dots >= self.at_least) & (queries[:, None] != members[None, :])
+        row, column = np.nonzero(hits)
+        again = _in_parts(is_second_sight, queries[row], members[column])
+        hits[row[again], column[again]] = False
+        of_left = _best(np.where(hits, _keys(dots, members[None, :]), -np.inf), self.most)
+        of_right = _best(np.ascontiguousarray(np.where(hits, _keys(dots, queries[:, None]), -np.inf).T), self.most)
+        self._hold(int(np.count_nonzero(hits)), _flat(queries, of_left), _flat(members, of_right))
+
+    def _hold(self, found: int, *keys: tuple[Places, NDArray[np.float64]]) -> None:
+        with self._lock:
+            self.found += found
+            self._held += keys
+            self._held_keys += sum(len(rows) for rows, _ in keys)
+            if self._held_keys > _HELD:
+                self._fold()
+
+    def _fold(self) -> None:
+        if not self._held:
+            return
+        self._held.append(_flat(np.arange(len(self.grid)), self._best))
+        rows, keys = (np.concatenate([held[part] for held in self._held]) for part in (0, 1))
+        self._held.clear()
+        self._held_keys = 0
+        for place in reversed(range(self.most)):
+            best = np.full(len(self.grid), -np.inf)
+            np.maximum.at(best, rows, keys)
+            self._best[:, place] = best
+            below = keys < best[rows]
+            rows, keys = rows[below], keys[below]
 
     def pairs(self) -> Pairs:
         """Every pair in which one row is among the best of the other."""
-        row, _ = np.nonzero(self.keys > -np.inf)
-        keys = self.keys[self.keys > -np.inf]
+        row, keys = _flat(np.arange(len(self.grid)), self.keys)
         dots, other = _parts(keys)
         left, right = np.minimum(row, other), np.maximum(row, other)
         order = np.lexsort((right, left))
@@ -109,6 +219,25 @@ class Nearest:
         first = np.ones(len(left), dtype=bool)
         first[1:] = (left[1:] != left[:-1]) | (right[1:] != right[:-1])
         return Pairs(left[first], right[first], (dots[first] / self.square).astype(np.float32), self.found)
+
+
+def _row_and_column(at: Places, columns: int) -> tuple[Places, Places]:
+    row = at // columns
+    return row, at - row * columns
+
+
+def _flat(rows: Places, keys: NDArray[np.float64]) -> tuple[Places, NDArray[np.float64]]:
+    """The row and the key of each candidate that there is."""
+    there = keys > -np.inf
+    return np.repeat(rows, np.count_nonzero(there, axis=1)), keys[there]
+
+
+def _in_parts(is_second_sight: SecondSight, left: Places, right: Places) -> NDArray[np.bool_]:
+    parts = [
+        is_second_sight(some, others)
+        for some, others in zip(_blocks(left, _CHECK_ROWS), _blocks(right, _CHECK_ROWS), strict=True)
+    ]
+    return np.concatenate([np.empty(0, dtype=bool), *parts])
 
 
 def _keys(dots: Floats, places: Places) -> NDArray[np.float64]:
@@ -132,34 +261,36 @@ def _best(keys: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     return best
 
 
-def _count(
-    hits: NDArray[np.bool_], left: Places, right: Places, is_second_sight: Callable[[Places, Places], NDArray[np.bool_]]
-) -> int:
-    row, column = np.nonzero(hits)
-    counted = 0
-    for start in range(0, len(row), _CHECK_ROWS):
-        some = slice(start, start + _CHECK_ROWS)
-        counted += int(np.count_nonzero(~is_second_sight(left[row[some]], right[column[some]])))
-    return counted
-
-
 def _blocks(rows: Places, most: int) -> Iterator[Places]:
     for start in range(0, len(rows), most):
         yield rows[start : start + most]
 
 
 def join_exactly(
-    grid: Grid, is_new: NDArray[np.bool_], *, most: int, threshold: float, threads: int = 1, tell: Tell = lambda _: None
+    grid: Grid,
+    is_new: NDArray[np.bool_],
+    *,
+    most: int,
+    threshold: float,
+    sieve: Coarse | None = None,
+    threads: int = 1,
+    tell: Tell = lambda _: None,
 ) -> Nearest:
-    """Every new row against every row."""
-    nearest, everyone = Nearest(grid, most=most, threshold=threshold), np.arange(len(grid))
-    seen = lambda left, right: is_new[right] & (left > right)  # noqa: E731  two new rows see each other twice
+    """Every new row against every row, each pair multiplied once."""
+    nearest = Nearest(grid, most=most, threshold=threshold, sieve=sieve)
+    new = [*_blocks(np.flatnonzero(is_new), _BLOCK_ROWS)]
+    others = [*new, *_blocks(np.flatnonzero(~is_new), _BLOCK_ROWS)]
+    below = lambda left, right: left > right  # noqa: E731
+    never = lambda left, right: np.zeros(len(left), dtype=bool)  # noqa: E731
 
-    def work(queries: Places) -> None:
-        for members in _blocks(everyone, _BLOCK_ROWS):
-            nearest.offer(queries, members, is_second_sight=seen)
+    def work(number: int) -> None:
+        nearest.offer(new[number], new[number], is_second_sight=below)
+        for members in others[number + 1 :]:
+            nearest.offer(new[number], members, is_second_sight=never)
 
-    _run(work, [*_blocks(np.flatnonzero(is_new), _BLOCK_ROWS)], threads, tell)
+    with ThreadPoolExecutor(threads) as pool:
+        for block, _ in zip(new, pool.map(work, range(len(new))), strict=True):
+            tell(len(block))
     return nearest
 
 
@@ -224,11 +355,12 @@ def join_by_partitions(
     probes: int,
     most: int,
     threshold: float,
+    sieve: Coarse | None = None,
     threads: int = 1,
     tell: Tell = lambda _: None,
 ) -> Nearest:
     """Every new row against the rows of the `probes` partitions nearest to it, its own always among them."""
-    nearest = Nearest(grid, most=most, threshold=threshold)
+    nearest = Nearest(grid, most=most, threshold=threshold, sieve=sieve)
     new = np.flatnonzero(is_new)
     count, own = len(partitions.centroids), partitions.of_row
     probed = np.full((len(grid), min(probes, count)), -1, dtype=np.int32)
@@ -253,7 +385,7 @@ def join_by_partitions(
             here = np.sort(members[member_borders[number] : member_borders[number + 1]])
             asking = np.sort(queries[borders[number] : borders[number + 1]])
             for some in _blocks(asking, _BLOCK_ROWS):
-                for others in _blocks(here, _BLOCK_ROWS * 4):
+                for others in _blocks(here, _BLOCK_ROWS):
                     nearest.offer(some, others, is_second_sight=seen)
 
     _run(work, [*_blocks(np.arange(count), 1)], threads, tell)
@@ -313,14 +445,18 @@ class Truth:
         return int(np.sort(needed)[math.ceil(target * len(needed)) - 1])
 
 
-def search_exactly(grid: Grid, rows: Places, *, most: int, threshold: float) -> Truth:
+def search_exactly(
+    grid: Grid, rows: Places, *, most: int, threshold: float, sieve: Coarse | None = None, threads: int = 1
+) -> Truth:
     """The best candidates of these rows among all rows."""
-    nearest = Nearest(grid, most=most, threshold=threshold)
-    everyone = np.arange(len(grid))
+    nearest = Nearest(grid, most=most, threshold=threshold, sieve=sieve)
     never = lambda left, right: np.zeros(len(left), dtype=bool)  # noqa: E731
-    for queries in _blocks(np.sort(rows), _BLOCK_ROWS):
-        for members in _blocks(everyone, _BLOCK_ROWS * 4):
+
+    def work(members: Places) -> None:
+        for queries in _blocks(np.sort(rows), _BLOCK_ROWS):
             nearest.offer(queries, members, is_second_sight=never)
+
+    _run(work, [*_blocks(np.arange(len(grid)), _BLOCK_ROWS)], threads)
     place = np.repeat(np.sort(rows), most).reshape(-1, most)
     keys = nearest.keys[np.sort(rows)]
     return Truth(place[keys > -np.inf], keys[keys > -np.inf])

@@ -16,6 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from flows.warehouse import Warehouse
+from tests.flows.word_endpoint import WordEndpoint, serving
 from tests.nights import published, run_night
 
 NIGHTFOLD = Path(sys.executable).with_name("nightfold")
@@ -143,3 +144,68 @@ def test_a_second_run_is_told_who_holds_the_lock_and_runs_when_it_is_free(tmp_pa
     finally:
         first.kill()
         first.wait()
+
+
+# ---- inside a stage: the process dies by its own hand, at a place that is known
+
+_DIES = """
+import os, signal, sys
+import flows.embed, transforms.neighbours
+from flows.cli import main
+
+def dies_after(times, work):
+    calls = iter(range(times))
+    def wrapped(*given, **named):
+        if next(calls, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return work(*given, **named)
+    return wrapped
+
+flows.embed.BLOCK_ROWS = 400
+place, times = sys.argv.pop(1), int(sys.argv.pop(1))
+if place == "embed":
+    flows.embed._embedded_block = dies_after(times, flows.embed._embedded_block)
+if place == "near":
+    transforms.neighbours.Nearest.offer = dies_after(times, transforms.neighbours.Nearest.offer)
+main()
+"""
+
+
+def run_and_die(place: str, times: int, settings: Path, endpoint: WordEndpoint) -> int:
+    line = [sys.executable, "-c", _DIES, place, str(times), "run", "--direct", "--settings", str(settings)]
+    given = {f"NIGHTFOLD_EMBEDDING__{name.upper()}": str(value) for name, value in endpoint.settings().items()}
+    given["NO_PROXY"] = "127.0.0.1"
+    return subprocess.run(line, env=os.environ | given, capture_output=True, check=False).returncode
+
+
+def pairs(warehouse: Path) -> pl.DataFrame:
+    return published(warehouse, "pairs").select(pl.exclude("run_id")).sort("pair_id")
+
+
+@pytest.mark.parametrize(("place", "times"), [("embed", 2), ("near", 30)])
+def test_killed_while_embedding_or_joining_the_next_run_reuses_what_was_computed(
+    tmp_path: Path, place: str, times: int
+) -> None:
+    write_corpus(tmp_path / "rows.parquet", 2_400)
+    for name in ("calm", "stormy"):
+        command(tmp_path / "rows.parquet", tmp_path / name)
+        with (tmp_path / f"{name}.toml").open("a") as settings:
+            # Few rows, and through partitions all the same.
+            settings.write("[neighbours]\nexact_up_to_rows = 300\nrecall_sample = 100\nthreshold = 0.75\n")
+    with serving() as endpoint:
+        assert run_and_die("nowhere", 0, tmp_path / "calm.toml", endpoint) == 0
+        endpoint.forget()
+        assert run_and_die(place, times, tmp_path / "stormy.toml", endpoint) == -signal.SIGKILL
+        before = endpoint.given.total()
+        assert run_and_die("nowhere", 0, tmp_path / "stormy.toml", endpoint) == 0
+        chunks = published(tmp_path / "stormy", "chunks").height
+        # 400 chunks a block, two of them done before the kill; no text twice.
+        assert before == (chunks if place == "near" else 800)
+        assert endpoint.given.total() == chunks
+    run = Warehouse(str(tmp_path / "stormy")).published()
+    assert run is not None
+    assert run.neighbours["probes"], "no scope went through partitions"
+    got, wanted = ({**state(tmp_path / name), "pairs": pairs(tmp_path / name)} for name in ("stormy", "calm"))
+    for name, rows in wanted.items():
+        assert_frame_equal(got[name], rows)
+    assert wanted["pairs"].height > 1_000

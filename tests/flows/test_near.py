@@ -209,7 +209,8 @@ def test_a_scope_that_grows_large_over_nights_keeps_every_chunk_its_candidates(
         part = given_rows(tmp_path / f"{stop}.parquet", clustered(range(start, stop)))
         run_night(tmp_path / "w", part, **through_index(endpoint))
         recall = recall_of(tmp_path / "w")
-        assert recall is None if stop <= 300 else recall is not None and recall >= 0.98
+        # 30 rows against 450 are fewer products than a scope of 300 rows has: exact again.
+        assert recall is None if stop in (250, 450) else recall is not None and recall >= 0.98
         check_by_brute_force(tmp_path / "w", most=5, recall=0.98)
 
 
@@ -219,5 +220,5 @@ def test_a_recall_below_the_setting_is_told(
     monkeypatch.setattr("transforms.neighbours.Truth.recall", lambda *_: 0.5)
     rows = given_rows(tmp_path / "a.parquet", clustered(range(400)))
     said = said_by_night(tmp_path / "w", rows, **through_index(endpoint))
-    assert "the join found 50.0% of the true pairs, below [neighbours] recall_min = 0.98" in said
+    assert "the join found 50.0% of the true pairs, below [neighbours] recall_min = 0.99" in said
     assert recall_of(tmp_path / "w") == 0.5

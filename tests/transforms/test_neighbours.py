@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from transforms import neighbours
 from transforms.neighbours import (
+    Codes,
     Floats,
     Grid,
     Nearest,
@@ -20,6 +21,7 @@ from transforms.neighbours import (
     Partitions,
     Places,
     assigned,
+    coarse,
     join_by_partitions,
     join_exactly,
     search_exactly,
@@ -265,6 +267,74 @@ def test_what_is_told_adds_up_to_the_new_rows_and_to_the_partitions(world: World
         )
     assert sum(joined) == np.count_nonzero(world.is_new)
     assert sum(probed) == len(world.partitions.centroids)
+
+
+# --- the sieve
+
+
+def plain_products(left: Codes, right: Codes, into: NDArray[np.int32]) -> None:
+    np.matmul(left.astype(np.int32), right.astype(np.int32).T, out=into)
+
+
+@settings(max_examples=100, deadline=None)
+@given(world=worlds(), most=MOST, threshold=THRESHOLDS, rows=BLOCKS, threads=st.integers(1, 3))
+def test_a_sieve_changes_nothing_that_is_found(
+    world: World, most: int, threshold: float, rows: int, threads: int
+) -> None:
+    grid, is_new = world.grid, world.is_new
+    with blocks_of(rows):
+        sieve = coarse(grid, plain_products, threads=threads)
+        exact = join_exactly(grid, is_new, most=most, threshold=threshold, sieve=sieve, threads=threads)
+        through = [
+            join_by_partitions(
+                grid, is_new, world.partitions, probes=2, most=most, threshold=threshold, sieve=one, threads=threads
+            )
+            for one in (sieve, None)
+        ]
+        truths = [
+            search_exactly(grid, np.flatnonzero(is_new), most=most, threshold=threshold, sieve=one)
+            for one in (sieve, None)
+        ]
+    assert same(exact, join_exactly(grid, is_new, most=most, threshold=threshold))
+    assert same(*through)
+    assert np.array_equal(truths[0].keys, truths[1].keys)
+
+
+@settings(max_examples=60, deadline=None)
+@given(dimensions=st.integers(1, 400), seed=SEEDS, share=st.floats(0.01, 1))
+def test_no_pair_falls_through_the_sieve_also_where_rows_stick_out_of_the_step(
+    dimensions: int, seed: int, share: float
+) -> None:
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(40, dimensions)) * (random.random(size=(40, dimensions)) <= share)
+    grid = snapped(unit(vectors))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbours, "_STEP_ROWS", 2)
+        sieve = coarse(grid, plain_products)
+    dots = grid.astype(np.int64) @ grid.astype(np.int64).T
+    products = sieve.codes.astype(np.int64) @ sieve.codes.astype(np.int64).T
+    assert all(product >= sieve.least(float(dot)) for dot, product in zip(dots.flat, products.flat, strict=True))
+
+
+def test_the_sieve_lets_little_through_that_is_not_near() -> None:
+    grid = snapped(unit(np.random.default_rng(0).normal(size=(500, 256))))
+    sieve = coarse(grid, plain_products)
+    assert sieve.least(0.85 * square_of(256)) * sieve.step**2 / square_of(256) > 0.81
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2])
+def test_many_pairs_are_folded_as_they_come_into_the_best_of_each_row(
+    monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    random = np.random.default_rng(1)
+    kinds = unit(random.normal(size=(round(1 / share), 16)))
+    grid = snapped(unit(kinds[random.integers(0, len(kinds), size=300)] + random.normal(size=(300, 16)) / 40))
+    is_new = random.random(300) < 0.7
+    usual = join_exactly(grid, is_new, most=3, threshold=0.9)
+    assert usual.found > 300
+    monkeypatch.setattr(neighbours, "_HELD", 50)
+    with blocks_of(40):
+        assert same(usual, join_exactly(grid, is_new, most=3, threshold=0.9, threads=2))
 
 
 # --- the join through partitions
