@@ -186,7 +186,7 @@ def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
     # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
     begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
     started_at = datetime.fromisoformat(begun["started_at"])
-    return Plan(settings, staging.folder, _run_id(started_at), started_at, before.run_id if before else None, pending)
+    return Plan(settings, staging.folder, run_id_at(started_at), started_at, before.run_id if before else None, pending)
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
@@ -197,7 +197,8 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     return str(path), stat.st_size, stat.st_mtime_ns
 
 
-def _run_id(moment: datetime) -> str:
+def run_id_at(moment: datetime) -> str:
+    """The id of the run that starts at this moment."""
     return f"{moment:%Y%m%dT%H%M%S.%fZ}"
 
 
@@ -245,7 +246,9 @@ def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     stages.run("hash", hash_)
     stages.run("exact", exact)
     check_rows(plan.tally)
-    check_reject_share(plan.tally, reasons=plan.result("exact")["reasons"], limit=plan.settings.guard.max_reject_share)
+    guard, reasons = plan.settings.guard, plan.result("exact")["reasons"]
+    if "max_reject_share" not in guard.allow:
+        check_reject_share(plan.tally, reasons=reasons, limit=guard.max_reject_share)
     return _outcome(plan, _run_row(plan, stages.seconds, versions={}), stages.seconds, None)
 
 
@@ -478,7 +481,8 @@ def _neighbours(plan: Plan) -> dict[str, Any]:
     return {**pairs, **counts, "embedding": embedding, "probes": probes}
 
 
-_NOTHING_COUNTED: dict[str, Any] = {
+# What a run that reads no input says of its rows.
+NOTHING_COUNTED: dict[str, Any] = {
     **dict.fromkeys(
         ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
     ),
@@ -490,12 +494,12 @@ _NOTHING_COUNTED: dict[str, Any] = {
 
 def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     return Run(
-        run_id=_run_id(started_at),
+        run_id=run_id_at(started_at),
         started_at=started_at,
         published_at=None,
         status=FAILED,
         restores=None,
-        **_NOTHING_COUNTED,
+        **NOTHING_COUNTED,
         table_versions={},
         settings=settings.model_dump(mode="json"),
         note=why,
@@ -524,8 +528,8 @@ def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
         now = datetime.now(UTC)
         run = replace(
             target,
-            **_NOTHING_COUNTED,
-            run_id=_run_id(now),
+            **NOTHING_COUNTED,
+            run_id=run_id_at(now),
             started_at=now,
             published_at=now,
             status=ROLLED_BACK,

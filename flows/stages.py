@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 import polars as pl
 
+from flows.guard import check_blast_radius, check_written
 from flows.load import as_rejects
 from flows.settings import Settings
+from flows.staging import Staging
 from flows.vectors import Vectors
 from flows.warehouse import Change, Run, Warehouse
 from schemas.rows import ID_IS_UNIQUE
@@ -280,12 +282,24 @@ def write_tables(
 ) -> dict[str, int]:
     """Writes the night's changes and returns the versions to publish, or DoesNotAddUp with nothing published."""
     check_rows(tally)
-    check_reject_share(tally, reasons=reasons, limit=settings.guard.max_reject_share)
+    if "max_reject_share" not in settings.guard.allow:
+        check_reject_share(tally, reasons=reasons, limit=settings.guard.max_reject_share)
     before = warehouse.rows()
     with ThreadPoolExecutor(2) as writers:  # each table has its own files and commits
         list(writers.map(warehouse.apply, changes_in(staging)))
     warehouse.tend()
     check_tables({**warehouse.rows(), **warehouse.claimed()}, before=before, tally=tally)
+    chunks = check_written(warehouse)
+    judged = staging / "judge"
+    if (judged / "variants.parquet").exists():
+        check_blast_radius(
+            chunks,
+            judged,
+            warehouse=warehouse,
+            settings=settings.guard,
+            chunks_new=tally.chunks_new,
+            merged=Staging(staging).result("judge")["merged"],
+        )
     if vectors is not None:
         check_vectors(*warehouse.completed(vectors.contract.name.removeprefix(VECTORS_PREFIX)), vectors.rows())
     return warehouse.versions(*([] if vectors is None else [vectors.table]))

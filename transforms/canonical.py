@@ -157,12 +157,8 @@ class _Stars:
             members, hub = self.members[late], self.hubs[late]
             leads = Counter(self.group[to] for place in members for to in self._hubs_from(place))
             early = min((g for g, count in leads.items() if g < late and count == len(members)), default=None)
-            if early is not None:
-                self._absorb(early, late, hub=self.hubs[early])
-                continue
-            mine = late
-            for taken in self._led_to(hub, before=late):
-                mine = self._absorb(taken, mine, hub=hub)
+            taken = self._led_to(hub, before=late) if early is None else [early]
+            self._join([*taken, late])
 
     def add_new(self) -> None:
         """Chunks that are in no group yet, in order: into a group, or as the hub of one."""
@@ -181,8 +177,7 @@ class _Stars:
             self.members.append([place])
             self.hubs.append(place)
             self.ids.append(self.chunk_ids[place])
-            for taken in self._led_to(place, before=mine):
-                mine = self._absorb(taken, mine, hub=place)
+            self._join([*self._led_to(place, before=mine), mine])
 
     def _hubs_from(self, place: int) -> list[int]:
         """The hubs of other groups into which a chunk may be merged."""
@@ -194,15 +189,19 @@ class _Stars:
         leads = Counter(self.group[place] for place in self.out_of.of(hub) if self.group[place] != _ALONE)
         return sorted(g for g, count in leads.items() if g < before and count == len(self.members[g]))
 
-    def _absorb(self, early: int, late: int, *, hub: int) -> int:
-        """Makes two groups one under the id of the earlier one."""
-        early, late = min(early, late), max(early, late)
-        for place in self.members[late]:
-            self.group[place] = early
-        self.members[early] = sorted(self.members[early] + self.members[late])
-        self.members[late] = []
-        self.hubs[early] = hub
-        return early
+    def _join(self, groups: list[int]) -> None:
+        """Makes groups one under the id of the first."""
+        first, *others = groups
+        if not others:
+            return
+        for other in others:
+            for place in self.members[other]:
+                self.group[place] = first
+            self.members[first] += self.members[other]
+            self.members[other] = []
+        members = self.members[first] = sorted(self.members[first])
+        led = {to: sum(self.group[place] == first for place in self.out_of.of(to)) for to in members}
+        self.hubs[first] = next(to for to in members if led[to] == len(members) - 1)
 
 
 def _all_lead_to(group: Places, arrows: _Arrows, groups: int) -> NDArray[np.bool_]:
