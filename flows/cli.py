@@ -12,7 +12,7 @@ import typer
 
 from flows.console import Progress
 from flows.errors import NightfoldError
-from flows.settings import Kind, Settings, load_settings
+from flows.settings import Guard, Kind, Settings, load_settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,6 +42,11 @@ SettingsFile = Annotated[
     Path | None, typer.Option("--settings", metavar="FILE", help="The TOML file; else nightfold.toml in this folder.")
 ]
 WarehouseDir = Annotated[str | None, typer.Option("--warehouse", metavar="DIR", help="The warehouse folder.")]
+
+Allow = Annotated[
+    list[Guard] | None,
+    typer.Option("--allow", metavar="GUARD", help="A guard to let this one run through, by its name; may be repeated."),
+]
 
 _STOPPED = 130
 
@@ -106,12 +111,13 @@ def run(
         Literal["fail", "skip"] | None,
         typer.Option(metavar="HOW", help="fail (default) or skip a file that cannot be read."),
     ] = None,
+    allow: Allow = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; write nothing.")] = False,
     direct: Annotated[
         bool, typer.Option("--direct", help="Without Prefect: starts at once, and leaves no record there.")
     ] = False,
 ) -> None:
-    """Run the night: load, hash, drop exact duplicates, publish, refresh the mart.
+    """Run the night: load, fold exact duplicates, judge near ones, publish, refresh the mart.
 
     [bold]Examples[/bold]
 
@@ -122,6 +128,8 @@ def run(
     nightfold run -i 'corpus/*.parquet' --warehouse out --scope-column tenant
 
     nightfold run --input specs.csv --kind spec_row --warehouse out --dry-run
+
+    nightfold run --allow max_removed_share       (a guard stopped it, and it is right)
     """
     one_input = {
         "--kind": ("kind", kind),
@@ -135,6 +143,7 @@ def run(
     over = {
         **_over_warehouse(warehouse),
         **({} if on_unreadable is None else {"load": {"on_unreadable": on_unreadable}}),
+        **_over_guard(allow),
         **_over_inputs(inputs or [], one_input),
     }
     checked = load_settings(settings, over=over)
@@ -152,14 +161,14 @@ def run(
 
 
 @app.command()
-def retry(settings: SettingsFile = None, warehouse: WarehouseDir = None) -> None:
+def retry(settings: SettingsFile = None, warehouse: WarehouseDir = None, allow: Allow = None) -> None:
     """Embed the chunks that have no vector yet, and join them.
 
     No input is read: rows that came in while the model or the endpoint failed are in the tables, `incomplete`.
 
     Example: nightfold retry
     """
-    _embed_known(settings, warehouse, pending="incomplete")
+    _embed_known(settings, warehouse, pending="incomplete", allow=allow)
 
 
 @app.command()
@@ -169,6 +178,7 @@ def backfill(
     ] = False,
     settings: SettingsFile = None,
     warehouse: WarehouseDir = None,
+    allow: Allow = None,
 ) -> None:
     """Bring what is there up to date: vectors of another model for every chunk.
 
@@ -178,14 +188,50 @@ def backfill(
     """
     if not embeddings:
         raise NightfoldError("backfill: say what to bring up to date: --embeddings")
-    _embed_known(settings, warehouse, pending="all")
+    _embed_known(settings, warehouse, pending="all", allow=allow)
 
 
-def _embed_known(settings: Path | None, warehouse: str | None, *, pending: Literal["incomplete", "all"]) -> None:
+@app.command()
+def unmerge(
+    chunk: Annotated[str, typer.Argument(help="The merged chunk: its id, or enough of its beginning.")],
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the record of runs.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who decided it; else you.")] = None,
+    settings: SettingsFile = None,
+    warehouse: WarehouseDir = None,
+) -> None:
+    """Take a merged chunk out of its group, for good.
+
+    It is its own canonical again, in a run of its own. No later night merges the two again by itself.
+
+    [bold]Examples[/bold]
+
+    nightfold sql "from merged"         (shows the merged chunks and their ids)
+
+    nightfold unmerge 3f2a9c --reason "two different pumps"
+    """
+    from getpass import getuser
+
+    from flows.unmerge import unmerge as take_out
+
+    checked, progress = _settings(settings, warehouse), Progress()
+    done = take_out(checked, chunk, by=by or getuser(), reason=reason, progress=progress)
+    progress.tell(
+        f"run {done.run.run_id}: {done.chunk_id} stands for itself again, apart from {done.stood_for_by}; the mart "
+        "shows it"
+    )
+
+
+def _embed_known(
+    settings: Path | None,
+    warehouse: str | None,
+    *,
+    pending: Literal["incomplete", "all"],
+    allow: list[Guard] | None,
+) -> None:
     from flows.night import night
     from flows.warehouse import Warehouse
 
-    checked = _settings(settings, warehouse)
+    checked = load_settings(settings, over={**_over_warehouse(warehouse), **_over_guard(allow)})
     if checked.embedding.encoder == "none":
         raise NightfoldError('[embedding] encoder = "none": there is nothing to embed with; name an encoder')
     if Warehouse(checked.warehouse.path).published() is None:
@@ -226,6 +272,10 @@ def _option(name: str, value: Path | str | None) -> list[str]:
 
 def _over_warehouse(warehouse: str | None) -> dict[str, Any]:
     return {} if warehouse is None else {"warehouse": {"path": warehouse}}
+
+
+def _over_guard(allow: list[Guard] | None) -> dict[str, Any]:
+    return {} if not allow else {"guard": {"allow": allow}}
 
 
 def _over_inputs(paths: list[str], options: dict[str, tuple[str, Any]]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from flows import mart
 from flows.console import Progress
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
+from flows.judge import judge_night
 from flows.load import load_sources
 from flows.lock import writer_lock
 from flows.near import find_pairs
@@ -62,6 +63,10 @@ class Plan:
         if not result.get("version") or result["model_changed"]:
             return None
         return Vectors(self.warehouse, result["version"], result["dimensions"])
+
+    @property
+    def judges(self) -> bool:
+        return self.settings.judge.enabled and self.vectors is not None
 
     @property
     def warehouse(self) -> Warehouse:
@@ -181,7 +186,7 @@ def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
     # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
     begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
     started_at = datetime.fromisoformat(begun["started_at"])
-    return Plan(settings, staging.folder, _run_id(started_at), started_at, before.run_id if before else None, pending)
+    return Plan(settings, staging.folder, run_id_at(started_at), started_at, before.run_id if before else None, pending)
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
@@ -192,7 +197,8 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     return str(path), stat.st_size, stat.st_mtime_ns
 
 
-def _run_id(moment: datetime) -> str:
+def run_id_at(moment: datetime) -> str:
+    """The id of the run that starts at this moment."""
     return f"{moment:%Y%m%dT%H%M%S.%fZ}"
 
 
@@ -225,6 +231,8 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
         if plan.vectors is not None:
             stages.run("index", index)
             stages.run("near", near)
+            if plan.judges:
+                stages.run("judge", judge)
     written = stages.run("write", write)
     published = _run_row(plan, stages.seconds, versions=written.versions)
     plan.warehouse.commit(published)
@@ -238,7 +246,9 @@ def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     stages.run("hash", hash_)
     stages.run("exact", exact)
     check_rows(plan.tally)
-    check_reject_share(plan.tally, reasons=plan.result("exact")["reasons"], limit=plan.settings.guard.max_reject_share)
+    guard, reasons = plan.settings.guard, plan.result("exact")["reasons"]
+    if "max_reject_share" not in guard.allow:
+        check_reject_share(plan.tally, reasons=reasons, limit=guard.max_reject_share)
     return _outcome(plan, _run_row(plan, stages.seconds, versions={}), stages.seconds, None)
 
 
@@ -362,6 +372,28 @@ def near(plan: Plan, progress: Progress) -> StageReport:
         return StageReport(plan.result("embed")["embedded"], result["added"], reused, elapsed())
 
 
+def judge(plan: Plan, progress: Progress) -> StageReport:
+    """What each candidate pair is, and the groups that come of it."""
+    with _clock() as elapsed:
+        tell_rows = lambda count: progress.rows("judge", count)  # noqa: E731
+        _, result, reused = Staging(plan.staging).run(
+            "judge",
+            lambda folder: judge_night(
+                plan.staging,
+                folder,
+                verdicts=plan.staging / "verdicts",
+                warehouse=plan.warehouse,
+                run=plan.run_before,
+                run_id=plan.run_id,
+                started_at=plan.started_at,
+                settings=plan.settings.judge,
+                tell=progress.tell,
+                tell_rows=tell_rows,
+            ),
+        )
+        return StageReport(result["judged"], result["merged"], reused, elapsed())
+
+
 def write(plan: Plan, progress: Progress) -> StageReport:
     """The night's changes into the tables, checked; not yet published."""
     with _clock() as elapsed:
@@ -420,7 +452,7 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         occurrences_known=tally.occurrences_known,
         chunks_new=tally.chunks_new,
         chunks_touched=tally.chunks_touched,
-        actions={STORED_AS_NEW: tally.chunks_new},
+        actions=_actions(plan) if versions else {STORED_AS_NEW: tally.chunks_new},
         stage_seconds=dict(seconds),
         recall_measured=neighbours.get("recall"),
         table_versions=versions,
@@ -428,6 +460,12 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         note="; ".join(f"skipped {line}" for line in skipped) or None,
         neighbours=neighbours,
     )
+
+
+def _actions(plan: Plan) -> dict[str, int]:
+    """Tonight's chunks by what became of them: every new one, and known ones whose action is another now."""
+    judged = plan.result("judge") if plan.judges else {}
+    return {STORED_AS_NEW: plan.tally.chunks_new - judged.get("acted_new", 0), **judged.get("actions", {})}
 
 
 def _neighbours(plan: Plan) -> dict[str, Any]:
@@ -443,7 +481,8 @@ def _neighbours(plan: Plan) -> dict[str, Any]:
     return {**pairs, **counts, "embedding": embedding, "probes": probes}
 
 
-_NOTHING_COUNTED: dict[str, Any] = {
+# What a run that reads no input says of its rows.
+NOTHING_COUNTED: dict[str, Any] = {
     **dict.fromkeys(
         ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
     ),
@@ -455,12 +494,12 @@ _NOTHING_COUNTED: dict[str, Any] = {
 
 def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     return Run(
-        run_id=_run_id(started_at),
+        run_id=run_id_at(started_at),
         started_at=started_at,
         published_at=None,
         status=FAILED,
         restores=None,
-        **_NOTHING_COUNTED,
+        **NOTHING_COUNTED,
         table_versions={},
         settings=settings.model_dump(mode="json"),
         note=why,
@@ -489,8 +528,8 @@ def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
         now = datetime.now(UTC)
         run = replace(
             target,
-            **_NOTHING_COUNTED,
-            run_id=_run_id(now),
+            **NOTHING_COUNTED,
+            run_id=run_id_at(now),
             started_at=now,
             published_at=now,
             status=ROLLED_BACK,

@@ -62,6 +62,7 @@ Folder = Annotated[str, AfterValidator(_folder)]
 Count = Annotated[int, BeforeValidator(_number)]
 Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Kind = Literal["text", "file", "spec_row", "memory"]
+Guard = Literal["max_reject_share", "max_removed_share", "max_group_chunks", "max_merge_jump"]
 Format = Literal["auto", "parquet", "csv", "jsonl", "arrow", "duckdb", "documents"]
 
 
@@ -241,6 +242,7 @@ class GuardSettings(_Section):
     max_group_chunks: Count = Field(default=200, ge=1)
     max_merge_jump: Number = Field(default=5, ge=1)
     from_chunks: Count = Field(default=50, ge=1)
+    allow: list[Guard] = Field(default_factory=list)
 
 
 class Settings(BaseSettings):

@@ -308,6 +308,10 @@ class Warehouse:
         """Rows by table as they stand for the writer."""
         return {contract.name: self.head(contract.name).count_rows() for contract in PUBLISHED_TABLES}
 
+    def scan(self, table: str, columns: list[str]) -> Iterator[pl.DataFrame]:
+        """The table's rows as they stand for the writer, some columns, batch by batch."""
+        return map(_frame, self.head(table).to_batches(columns=columns, batch_size=_SCAN_ROWS))
+
     def claimed(self) -> dict[str, int]:
         """How many occurrences the chunks say they have, and the canonicals, as they stand for the writer."""
         claimed = {}

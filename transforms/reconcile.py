@@ -56,8 +56,8 @@ def check_reject_share(tally: Tally, *, reasons: dict[str, int], limit: float) -
         why = ", ".join(f"{count:,} {rule}" for rule, count in reasons.items())
         raise DoesNotAddUp(
             f"{tally.rows_rejected:,} of {tally.rows_in:,} rows were rejected ({why}), more than [guard] "
-            f"max_reject_share = {limit}; nothing was published. Mend the input or its column mapping, or raise the "
-            "limit; --dry-run shows what each change does"
+            f"max_reject_share = {limit}; nothing was published. Mend the input or its column mapping, or let it "
+            "through once with `nightfold run --allow max_reject_share`; --dry-run shows what each change does"
         )
 
 

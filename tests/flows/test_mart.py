@@ -35,10 +35,14 @@ VIEWS = {
     "canonical_chunks",
     "duplicates",
     "duplicate_rate_by_source",
+    "merged",
+    "open_contradictions",
     "rejects_by_rule",
+    "review_queue",
     "run_history",
     "spec_rows",
     "spec_rows_by_category",
+    "superseded",
 }
 
 
