@@ -397,7 +397,8 @@ def test_the_example_shows_the_true_default_or_says_what_holds_where_there_is_no
         for name, field in model.model_fields.items():
             default = field.get_default(call_default_factory=True)
             if default is None:
-                line = next(line for line in text.splitlines() if line.startswith(f"# {name} = "))
+                of_section = text.partition(f"[{at.strip('.')}]")[2]
+                line = next(line for line in of_section.splitlines() if line.startswith(f"# {name} = "))
                 assert "unset: " in line, f"{at}{name}"
             elif not (field.is_required() or isinstance(default, BaseModel) or default in ([], {})):
                 assert given[name] == default, f"{at}{name}"
