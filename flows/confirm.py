@@ -51,8 +51,10 @@ def confirmed(
 def would_merge(settings: JudgeSettings) -> pl.Expr:
     """Whether a pair would be merged once it is confirmed."""
     similarity = pl.max_horizontal("similarity", "reading")
-    is_sure = (pl.col("confidence") >= settings.merge_confidence) & (similarity >= settings.merge_similarity)
-    return ((pl.col("relation") == EQUIVALENT) & is_sure).fill_null(value=False)
+    # At the width of what they are held against: 0.9 in four bytes is not below 0.9.
+    is_sure = pl.col("confidence") >= pl.lit(settings.merge_confidence, dtype=pl.Float32)
+    is_near = similarity >= pl.lit(settings.merge_similarity, dtype=pl.Float32)
+    return ((pl.col("relation") == EQUIVALENT) & is_sure & is_near).fill_null(value=False)
 
 
 def _with_texts(pairs: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:

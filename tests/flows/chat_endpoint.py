@@ -71,7 +71,13 @@ class ChatEndpoint:
         self.lock = threading.Lock()
 
     def settings(self, folder: Path, /, **over: Any) -> LlmSettings:
-        given = {"url": self.url, "model": "m", "requests_per_minute": 1_000_000, "cache": str(folder), "retries": 0}
+        given: dict[str, Any] = {
+            "url": self.url,
+            "model": "m",
+            "requests_per_minute": 1_000_000,
+            "cache": str(folder),
+            "retries": 0,
+        }
         return LlmSettings(**(given | over))
 
 

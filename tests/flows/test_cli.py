@@ -30,6 +30,8 @@ COMMANDS = [
     ("retry",),
     ("backfill",),
     ("sql",),
+    ("judge",),
+    ("calibrate",),
     ("runs",),
     ("runs", "list"),
     ("runs", "show"),
