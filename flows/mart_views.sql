@@ -77,11 +77,55 @@ order by scope, parent_category, sub_category;
 comment on view spec_rows_by_category is 'Spec rows grouped by parent and sub category.';
 
 create or replace view candidate_pairs as
-select p.scope, round(p.similarity, 4) as similarity, p.relation, l.text as left_text, r.text as right_text,
+select p.scope, round(p.similarity, 4) as similarity, round(p.reading, 4) as reading, p.relation,
+       round(p.confidence, 4) as confidence, p.action, p.evidence, l.text as left_text, r.text as right_text,
        l.source as left_source, l.source_row_id as left_row, r.source as right_source, r.source_row_id as right_row,
-       p.left_id, p.right_id, p.pair_id, p.run_id
+       p.stands, p.decided_by, p.left_id, p.right_id, p.pair_id, p.run_id
 from pairs p
 join chunks l on l.chunk_id = p.left_id
 join chunks r on r.chunk_id = p.right_id
 order by p.similarity desc, p.pair_id;
-comment on view candidate_pairs is 'Chunks that may say the same, nearest first, with the text of both.';
+comment on view candidate_pairs is
+  'Chunks that may say the same, nearest first, with the text of both, what they were judged to be and what came of it.';
+
+create or replace view merged as
+select v.scope, v.canonical_id, s.text as text, k.text as merged_text, v.relation, round(v.similarity, 4) as similarity,
+       round(v.confidence, 4) as confidence, v.reason, v.decided_by, s.source, s.source_row_id,
+       k.source as merged_source, k.source_row_id as merged_row, k.occurrences as merged_occurrences,
+       s.chunk_id, k.chunk_id as merged_chunk_id, v.run_id
+from variants v
+join chunks k on k.chunk_id = v.chunk_id
+join canonicals c on c.canonical_id = v.canonical_id
+join chunks s on s.chunk_id = c.chunk_id
+order by v.scope, v.canonical_id, k.chunk_id;
+comment on view merged is 'Every merged chunk beside the text that stands for it, with the reason.';
+
+create or replace view open_contradictions as
+select d.scope, d.evidence, l.text as left_text, r.text as right_text, l.source as left_source,
+       l.source_row_id as left_row, r.source as right_source, r.source_row_id as right_row,
+       d.left_id, d.right_id, d.pair_id, d.run_id
+from contradictions d
+join chunks l on l.chunk_id = d.left_id
+join chunks r on r.chunk_id = d.right_id
+where d.status = 'open'
+order by d.scope, d.pair_id;
+comment on view open_contradictions is 'Chunks that disagree, side by side, with what they disagree on.';
+
+create or replace view review_queue as
+select q.scope, k.text, q.reason, c.text as best_candidate, json_array_length(q.candidates) as candidates,
+       k.source, k.source_row_id, q.queued_at, q.chunk_id, q.candidates ->> '$[0].chunk_id' as best_chunk_id,
+       q.review_id
+from pending_reviews q
+join chunks k on k.chunk_id = q.chunk_id
+left join chunks c on c.chunk_id = q.candidates ->> '$[0].chunk_id'
+where q.reviewed_at is null
+order by q.queued_at, q.review_id;
+comment on view review_queue is 'Open questions, oldest first: a chunk, the best of those it may be the same as, and why.';
+
+create or replace view superseded as
+select k.scope, k.text, k.valid_from, k.valid_to, n.text as superseded_by_text, k.source, k.source_row_id,
+       n.source as superseded_by_source, n.source_row_id as superseded_by_row, k.chunk_id, k.superseded_by
+from chunks k
+join chunks n on n.chunk_id = k.superseded_by
+order by k.scope, k.valid_to, k.chunk_id;
+comment on view superseded is 'What no longer holds: each replaced chunk, its time, and what replaced it.';

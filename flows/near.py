@@ -18,7 +18,7 @@ from flows.settings import NeighbourSettings
 from flows.vectors import Loaded, Vectors
 from flows.warehouse import Run, Warehouse
 from schemas.tables import PAIRS
-from schemas.terms import UNKNOWN
+from schemas.terms import MERGED, UNKNOWN
 from transforms.candidates import chunks_in, folded, pairs_of, with_pair_id
 from transforms.neighbours import Grid, Nearest, Pairs, Partitions, join_by_partitions, join_exactly, search_exactly
 
@@ -73,9 +73,13 @@ def find_pairs(
         tell_rows=tell_rows,
     )
     known = _no_pairs() if anew else known_pairs(warehouse, found, run=run)
-    counts = write_pairs(found, known, folder, most=settings.max_candidates, run_id=run_id)
+    merges = merging_pairs(warehouse, run=run)
     if anew:
-        _all_pairs(warehouse, run).write_parquet(folder / "pairs-cut.parquet")
+        found = found.join(merges, on="pair_id", how="anti", maintain_order="left")
+    counts = write_pairs(found, known, folder, merges=merges, most=settings.max_candidates, run_id=run_id)
+    if anew:
+        given_up = _all_pairs(warehouse, run).join(merges, on="pair_id", how="anti")
+        given_up.write_parquet(folder / "pairs-cut.parquet")
     return {
         **counts,
         "found": measured.found,
@@ -255,9 +259,21 @@ def _frame(batch: pa.RecordBatch | pa.Table) -> pl.DataFrame:
     return frame
 
 
-def write_pairs(found: pl.DataFrame, known: pl.DataFrame, folder: Path, *, most: int, run_id: str) -> dict[str, Any]:
+def merging_pairs(warehouse: Warehouse, *, run: Run | None) -> pl.DataFrame:
+    """The pairs on which a merge stands: they are kept, whatever comes nearer."""
+    dataset = warehouse.open(PAIRS.name, run) if run else None
+    ids = PAIRS.empty().select("pair_id")
+    if dataset is None or "action" not in dataset.schema.names:
+        return ids
+    return _frame(dataset.to_table(columns=["pair_id"], filter=f"action = '{MERGED}'")).cast(ids.schema)
+
+
+def write_pairs(
+    found: pl.DataFrame, known: pl.DataFrame, folder: Path, *, merges: pl.DataFrame, most: int, run_id: str
+) -> dict[str, Any]:
     """Writes `pairs.parquet`, the pairs to add, and `pairs-cut.parquet`, those that give way to nearer ones."""
     added, dropped = folded(known, found, most=most)
+    dropped = dropped.join(merges, on="pair_id", how="anti", maintain_order="left")
     rows = added.with_columns(relation=pl.lit(UNKNOWN), confidence=pl.lit(0.0, dtype=pl.Float32), run_id=pl.lit(run_id))
     PAIRS.shaped(rows).write_parquet(folder / "pairs.parquet")
     dropped.select("pair_id").write_parquet(folder / "pairs-cut.parquet")

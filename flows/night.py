@@ -16,6 +16,7 @@ from flows import mart
 from flows.console import Progress
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
+from flows.judge import judge_night
 from flows.load import load_sources
 from flows.lock import writer_lock
 from flows.near import find_pairs
@@ -62,6 +63,10 @@ class Plan:
         if not result.get("version") or result["model_changed"]:
             return None
         return Vectors(self.warehouse, result["version"], result["dimensions"])
+
+    @property
+    def judges(self) -> bool:
+        return self.settings.judge.enabled and self.vectors is not None
 
     @property
     def warehouse(self) -> Warehouse:
@@ -225,6 +230,8 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
         if plan.vectors is not None:
             stages.run("index", index)
             stages.run("near", near)
+            if plan.judges:
+                stages.run("judge", judge)
     written = stages.run("write", write)
     published = _run_row(plan, stages.seconds, versions=written.versions)
     plan.warehouse.commit(published)
@@ -362,6 +369,28 @@ def near(plan: Plan, progress: Progress) -> StageReport:
         return StageReport(plan.result("embed")["embedded"], result["added"], reused, elapsed())
 
 
+def judge(plan: Plan, progress: Progress) -> StageReport:
+    """What each candidate pair is, and the groups that come of it."""
+    with _clock() as elapsed:
+        tell_rows = lambda count: progress.rows("judge", count)  # noqa: E731
+        _, result, reused = Staging(plan.staging).run(
+            "judge",
+            lambda folder: judge_night(
+                plan.staging,
+                folder,
+                verdicts=plan.staging / "verdicts",
+                warehouse=plan.warehouse,
+                run=plan.run_before,
+                run_id=plan.run_id,
+                started_at=plan.started_at,
+                settings=plan.settings.judge,
+                tell=progress.tell,
+                tell_rows=tell_rows,
+            ),
+        )
+        return StageReport(result["judged"], result["merged"], reused, elapsed())
+
+
 def write(plan: Plan, progress: Progress) -> StageReport:
     """The night's changes into the tables, checked; not yet published."""
     with _clock() as elapsed:
@@ -420,7 +449,7 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         occurrences_known=tally.occurrences_known,
         chunks_new=tally.chunks_new,
         chunks_touched=tally.chunks_touched,
-        actions={STORED_AS_NEW: tally.chunks_new},
+        actions=_actions(plan) if versions else {STORED_AS_NEW: tally.chunks_new},
         stage_seconds=dict(seconds),
         recall_measured=neighbours.get("recall"),
         table_versions=versions,
@@ -428,6 +457,12 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         note="; ".join(f"skipped {line}" for line in skipped) or None,
         neighbours=neighbours,
     )
+
+
+def _actions(plan: Plan) -> dict[str, int]:
+    """Tonight's chunks by what became of them: every new one, and known ones whose action is another now."""
+    judged = plan.result("judge") if plan.judges else {}
+    return {STORED_AS_NEW: plan.tally.chunks_new - judged.get("acted_new", 0), **judged.get("actions", {})}
 
 
 def _neighbours(plan: Plan) -> dict[str, Any]:

@@ -12,7 +12,19 @@ from flows.settings import Settings
 from flows.vectors import Vectors
 from flows.warehouse import Change, Run, Warehouse
 from schemas.rows import ID_IS_UNIQUE
-from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PAIRS, REJECTS, VECTORS_PREFIX
+from schemas.tables import (
+    CANONICALS,
+    CHUNKS,
+    CONTRADICTIONS,
+    FORWARDS,
+    LINKS,
+    OCCURRENCES,
+    PAIRS,
+    PENDING_REVIEWS,
+    REJECTS,
+    VARIANTS,
+    VECTORS_PREFIX,
+)
 from schemas.terms import INCOMPLETE, STORED_AS_NEW
 from transforms.exact import (
     MOVING,
@@ -169,6 +181,8 @@ def _new_chunks(new: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame) -> pl
             embedding_model=pl.lit(None, dtype=pl.String),
             embedding_version=pl.lit(None, dtype=pl.String),
             superseded_by=pl.lit(None, dtype=pl.String),
+            valid_from=pl.lit(None),
+            valid_to=pl.lit(None),
         )
     )
     return chunks.select(pl.col(name).cast(dtype) for name, dtype in CHUNKS.dtypes.items())
@@ -210,12 +224,21 @@ def _new_canonicals(new: pl.DataFrame) -> pl.DataFrame:
 
 
 def changes_in(staging: Path) -> list[Change]:
-    """What the stages left, by table: the exact stage, and, where chunks are embedded, the two after it."""
-    folder, embed, near = staging / "exact", staging / "embed", staging / "near"
+    """What the stages left, by table: the exact stage, where chunks are embedded the two after it, and where pairs were
+    judged what came of that."""
+    folder, embed, near, judge = (staging / name for name in ("exact", "embed", "near", "judge"))
     is_embedded = (embed / "chunks.parquet").exists()
+    is_judged = (judge / "pairs.parquet").exists()
     updates = [folder / "chunks-moved.parquet", folder / "chunks-whole.parquet"]
     if is_embedded:
         updates.append(embed / "chunks-embedded.parquet")
+    rest = [
+        Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
+        Change(REJECTS.name, appends=folder / "rejects.parquet", updates=(folder / "rejects-again.parquet",)),
+    ]
+    if is_judged:
+        updates.append(judge / "chunks-judged.parquet")
+        return [Change(CHUNKS.name, judge / "chunks.parquet", tuple(updates)), *_judged_changes(judge, near), *rest]
     of_pairs = Change(PAIRS.name, appends=near / "pairs.parquet", deletes=near / "pairs-cut.parquet")
     return [
         Change(
@@ -224,9 +247,25 @@ def changes_in(staging: Path) -> list[Change]:
             updates=tuple(updates),
         ),
         *([of_pairs] if (near / "pairs.parquet").exists() else []),
-        Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
-        Change(REJECTS.name, appends=folder / "rejects.parquet", updates=(folder / "rejects-again.parquet",)),
+        *rest,
+    ]
+
+
+def _judged_changes(judge: Path, near: Path) -> list[Change]:
+    """What came of judging in the tables other than `chunks`."""
+    deletes = {PAIRS.name: near / "pairs-cut.parquet"} | {
+        contract.name: judge / f"{contract.name}-gone.parquet"
+        for contract in (CANONICALS, VARIANTS, LINKS, CONTRADICTIONS)
+    }
+    return [
+        Change(
+            contract.name,
+            appends=judge / f"{contract.name}.parquet",
+            updates=(judge / f"{contract.name}-moved.parquet",),
+            deletes=deletes.get(contract.name),
+        )
+        for contract in (PAIRS, CANONICALS, VARIANTS, LINKS, CONTRADICTIONS, PENDING_REVIEWS, FORWARDS)
     ]
 
 

@@ -4,6 +4,15 @@ from typing import Any
 
 from flows.console import in_columns
 from flows.night import Outcome
+from schemas.terms import ACTIONS, FLAGGED, LINKED, MERGED, QUEUED, STORED_AS_NEW, SUPERSEDED
+
+_IN_WORDS = {
+    MERGED: "chunks merged into another",
+    SUPERSEDED: "chunks that replace another",
+    FLAGGED: "chunks that contradict another",
+    QUEUED: "chunks queued for review",
+    LINKED: "chunks linked to another",
+}
 
 
 def summary_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
@@ -19,6 +28,7 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
         ("known chunks seen again", run.chunks_touched, ""),
         ("exact duplicates tonight", run.occurrences_new - run.chunks_new, ""),
         *_near(run.neighbours),
+        *_actions(run.actions),
         *((f"{name} in all", count, "") for name, count in outcome.tables.items()),
     ]
     rows = [(what, f"{figure:,}", note) for what, figure, note in figures]
@@ -36,6 +46,11 @@ def _near(neighbours: dict[str, Any]) -> list[tuple[str, int, str]]:
     if neighbours["failed"]:
         rows.append(("chunks without a vector", neighbours["failed"], "`nightfold retry` takes them up"))
     return rows
+
+
+def _actions(actions: dict[str, int]) -> list[tuple[str, int, str]]:
+    """What became of chunks, where anything did but being stored."""
+    return [(_IN_WORDS[name], actions[name], "") for name in ACTIONS if name != STORED_AS_NEW and actions.get(name)]
 
 
 def summary_text(outcome: Outcome) -> str:
