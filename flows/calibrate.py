@@ -1,20 +1,21 @@
 """Calibration: how good auto-merge is on labelled pairs, by threshold, and which settings reach a wanted precision."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
-from flows.actions import action_of_pair
 from flows.console import Progress, in_columns
 from flows.curve_svg import curve_svg
 from flows.errors import NightfoldError, UnreadableSource
+from flows.judge import limits_of
 from flows.judge_file import judge_rows
 from flows.pair_files import PairFile, read_pairs, whole_file
 from flows.settings import JudgeSettings, Settings
 from schemas.terms import EQUIVALENT, RELATIONS
 from transforms.calibrate import Action, Bucket, Outcome, outcome, outcomes, proposed, reliability, wilson
+from transforms.decide import action_of
 
 _CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99)
 _SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.99)
@@ -108,9 +109,11 @@ def _measured(
 
 
 def _action(settings: JudgeSettings) -> Action:
+    limits = limits_of(settings)
+
     def of(merge_confidence: float, merge_similarity: float) -> pl.Expr:
-        limits = {"merge_confidence": merge_confidence, "merge_similarity": merge_similarity}
-        return action_of_pair(settings.model_copy(update=limits))
+        tried = replace(limits, merge_confidence=merge_confidence, merge_similarity=merge_similarity)
+        return action_of(tried, may_merge=pl.lit(value=True))
 
     return of
 

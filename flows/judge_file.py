@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from flows.actions import action_of_pair
 from flows.console import Progress, in_columns
 from flows.encoders import open_encoder
 from flows.errors import NightfoldError, UnreadableSource
+from flows.judge import limits_of
 from flows.pair_files import PairFile, check_out, read_pairs, write_pairs
 from flows.settings import Settings
 from flows.verdicts import verdicts
 from schemas.terms import ACTIONS, KINDS, RELATIONS, TEXT
+from transforms.decide import action_of
 from transforms.embedding import EncodingFailed, embedded
 from transforms.pair_rows import (
     JUDGED,
@@ -168,7 +169,8 @@ def _judged(rows: pl.DataFrame, file: PairFile, *, settings: Settings, progress:
             tell_rows=partial(progress.rows, "judge"),
         )
     progress.done("judge", rows.height, pairs.height, time.monotonic() - started)
-    return with_verdicts(rows, judged.with_columns(action=action_of_pair(settings.judge)))
+    action = action_of(limits_of(settings.judge), may_merge=pl.lit(value=True))
+    return with_verdicts(rows, judged.with_columns(action=action))
 
 
 def _with_similarity(rows: pl.DataFrame, file: PairFile, *, settings: Settings, progress: Progress) -> pl.DataFrame:
