@@ -91,14 +91,16 @@ def _thresholds(wanted: float, proposal: Outcome | None, now: Outcome) -> list[s
 def _lines(curve: Sequence[Outcome]) -> list[str]:
     parts = []
     kinds = (("found_share", "found", _FOUND), ("recall", "recall", _RECALL), ("precision", "precision", _PRECISION))
-    for name, word, stroke in kinds:
+    for place, (name, word, stroke) in enumerate(kinds):
         shares = [(each.merge_confidence, getattr(each, name)) for each in curve]
         points = [(_x(_LEFTS[0], at, 0.5), _y(share)) for at, share in shares if share is not None]
         if not points:
             continue
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{stroke}" stroke-width="2"/>')
-        parts.append(_text(points[0][0] + 6, points[0][1] - 6, word, fill=stroke))
+        # Each word at another part of its line: lines may lie on each other.
+        x, y = points[place * len(points) // 4]
+        parts.append(_text(x + 6, y - 6, word, fill=stroke))
     return parts
 
 

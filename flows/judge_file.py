@@ -117,9 +117,7 @@ def _kinds(file: PairFile) -> pl.Series:
     if "kind" not in file.rows.columns:
         return pl.Series("kind", [TEXT], dtype=pl.String).new_from_index(0, file.rows.height)
     kinds = file.rows["kind"].cast(pl.String).fill_null(TEXT)
-    _refuse(
-        file, kinds, ~kinds.is_in(KINDS), f"a kind that is none of {', '.join(KINDS)}; leave it empty for {TEXT}"
-    )
+    _refuse(file, kinds, ~kinds.is_in(KINDS), f"a kind that is none of {', '.join(KINDS)}; leave it empty for {TEXT}")
     return kinds
 
 

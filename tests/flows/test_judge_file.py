@@ -401,7 +401,8 @@ def test_the_summary_counts_pairs_by_relation_and_action() -> None:
 def test_each_stage_has_its_line(words: WordEndpoint, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = write("pairs.parquet", text_a=["a b", "c"], text_b=["b a", "c"])
     progress = Progress(console=Console(force_terminal=False, soft_wrap=True))
-    judge_file(Path(pairs), Path("out.csv"), settings=Settings(embedding=words.settings()), progress=progress)
+    sections: dict[str, Any] = {"embedding": words.settings()}
+    judge_file(Path(pairs), Path("out.csv"), settings=Settings(**sections), progress=progress)
     assert [line.split()[:4] for line in capsys.readouterr().out.splitlines()] == [
         ["embed", "2", "->", "2"],
         ["judge", "1", "->", "1"],
