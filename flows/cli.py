@@ -357,6 +357,70 @@ def sql(
         query_mart(checked, query, as_csv=as_csv)
 
 
+Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help="A parquet, csv or jsonl file with text_a and text_b.")]
+
+
+@app.command()
+def judge(
+    pairs: Pairs,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write them: .parquet, .csv or .jsonl.")],
+    settings: SettingsFile = None,
+) -> None:
+    """Judge pairs of texts: relation, confidence, evidence, and what a night would do with each.
+
+    Optional columns: similarity (else the cosine of [embedding]), kind, and what tells the age of a text:
+    effective_at_a, effective_at_b, version_a, version_b, source_priority_a, source_priority_b. The text of side b
+    counts as the later one. All other columns are carried through. No warehouse is read or written.
+
+    [bold]Examples[/bold]
+
+    nightfold judge pairs.parquet --out judged.parquet
+
+    nightfold judge pairs.csv --out judged.csv --settings strict.toml
+    """
+    from flows.judge_file import judge_file, summary_lines
+
+    progress = Progress()
+    judged = judge_file(pairs, out, settings=load_settings(settings), progress=progress)
+    progress.tell("")
+    for line in summary_lines(judged):
+        progress.tell(line)
+    progress.tell("")
+    progress.tell(f"written  {out}")
+
+
+@app.command()
+def calibrate(
+    pairs: Pairs,
+    precision: Annotated[float, typer.Option(metavar="SHARE", help="The precision of auto-merge to aim at.")] = 0.95,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the curves, as an .svg file.")] = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Measure auto-merge on labelled pairs, and propose settings for a wanted precision.
+
+    The file has a column mergeable: may the two texts become one? (true or false; empty: left out.) A file that
+    `nightfold judge` wrote is taken as judged, any other is judged first.
+
+    [bold]Examples[/bold]
+
+    nightfold calibrate labelled.parquet
+
+    nightfold calibrate labelled.csv --precision 0.98 --plot curve.svg
+    """
+    from flows.calibrate import calibrate as measure
+    from flows.calibrate import check_plot, report_lines, write_plot
+
+    progress = Progress()
+    check_plot(plot)
+    measured = measure(pairs, precision=precision, settings=load_settings(settings), progress=progress)
+    for line in report_lines(measured):
+        progress.tell(line)
+    if plot is not None:
+        write_plot(measured, plot)
+        progress.tell("")
+        progress.tell(f"plot     {plot}")
+
+
 @runs_app.command("list")
 def runs_list(settings: SettingsFile = None, warehouse: WarehouseDir = None) -> None:
     """Every run, newest first; the one readers see is marked.

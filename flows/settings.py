@@ -57,6 +57,13 @@ def _number(value: object) -> object:
     return value
 
 
+def _check_url(url: str) -> None:
+    if not re.match(r"https?://[^/\s]", url):
+        raise ValueError(f"url: begins with http:// or https:// and a host (got {_cut(repr(url))})")
+    if "@" in url.split("/")[2]:
+        raise ValueError("url: holds a name or password; name the key's variable in api_key_variable instead")
+
+
 Name = Annotated[str, AfterValidator(_name)]
 Folder = Annotated[str, AfterValidator(_folder)]
 Count = Annotated[int, BeforeValidator(_number)]
@@ -198,10 +205,7 @@ class EmbeddingSettings(_Section):
         if self.encoder == "http":
             if self.url is None or self.dimensions is None:
                 raise ValueError('encoder = "http" needs url and dimensions (the length of the vectors it answers)')
-            if not re.match(r"https?://[^/\s]", self.url):
-                raise ValueError(f"url: begins with http:// or https:// and a host (got {_cut(repr(self.url))})")
-            if "@" in self.url.split("/")[2]:
-                raise ValueError("url: holds a name or password; name the key's variable in api_key_variable instead")
+            _check_url(self.url)
         elif self.url is not None or self.api_key_variable is not None:
             raise ValueError('url and api_key_variable go with encoder = "http"')
         return self
@@ -234,6 +238,30 @@ class JudgeSettings(_Section):
     stands: Literal["first_seen", "newest", "longest", "source_priority"] = "first_seen"
 
 
+class LlmSettings(_Section):
+    """Who is asked for a second opinion before two chunks are merged."""
+
+    url: str | None = None
+    model: Name | None = None
+    api_key_variable: Name | None = None
+    requests_per_minute: Count = Field(default=60, ge=1)
+    timeout_seconds: Number = Field(default=60, gt=0)
+    retries: Count = Field(default=3, ge=0, le=20)
+    cache: Folder | None = None
+    max_text_chars: Count = Field(default=6_000, ge=100)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "LlmSettings":
+        if self.url is None:
+            if self.model is not None or self.api_key_variable is not None:
+                raise ValueError("model and api_key_variable go with url, the endpoint that is asked")
+            return self
+        if self.model is None:
+            raise ValueError("url needs model, its name at the endpoint")
+        _check_url(self.url)
+        return self
+
+
 class GuardSettings(_Section):
     """What stops a run from publishing."""
 
@@ -259,6 +287,7 @@ class Settings(BaseSettings):
     embedding: EmbeddingSettings = EmbeddingSettings()
     neighbours: NeighbourSettings = NeighbourSettings()
     judge: JudgeSettings = JudgeSettings()
+    llm: LlmSettings = LlmSettings()
     guard: GuardSettings = GuardSettings()
 
     @classmethod

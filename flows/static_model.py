@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from flows.cache_folder import cache_folder
 from flows.model_files import EncoderUnavailable, folder_digest, model_folder, prepare_libraries, version_of
 from flows.settings import EmbeddingSettings
 from transforms.embedding import unit
@@ -75,16 +76,7 @@ def static_folder(settings: EmbeddingSettings) -> Path:
 def _source_and_folder(settings: EmbeddingSettings) -> tuple[Path, Path]:
     source = model_folder(settings.model, allow_hub=settings.allow_hub)
     key = version_of([_RECIPE, folder_digest(source), settings.dimensions or DEFAULT_DIMENSIONS])
-    return source, _cache(settings) / key
-
-
-def _cache(settings: EmbeddingSettings) -> Path:
-    if settings.cache is not None:
-        return Path(settings.cache)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules: a relative path there is to be ignored.
-    home = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
-    return home / "nightfold" / "models"
+    return source, cache_folder(settings.cache, name="models") / key
 
 
 @contextmanager

@@ -30,6 +30,8 @@ COMMANDS = [
     ("retry",),
     ("backfill",),
     ("sql",),
+    ("judge",),
+    ("calibrate",),
     ("runs",),
     ("runs", "list"),
     ("runs", "show"),
@@ -212,6 +214,12 @@ def test_several_inputs_a_source_name_and_skipping_are_taken(call: Call, folder:
         (["sql", "--warehouse", "", "select 1"], "command line: warehouse.path: names no folder (got '')"),
         (["runs", "list"], "data/warehouse: no run yet; `nightfold run` makes the first"),
         (["runs", "show", "2026"], "2026: no such run; `nightfold runs list` shows them"),
+        (["judge", "nope.csv", "--out", "o.csv"], "nope.csv: cannot be read as csv: No such file or directory"),
+        (["judge", "faq.csv", "--out", "o.csv"], "faq.csv: no column text_a or text_b; give each row its two texts"),
+        (["judge", "faq.csv", "--out", "faq.csv"], "faq.csv: is the file that is read; name another --out"),
+        (["calibrate", "faq.csv"], "faq.csv: no column mergeable; say of each pair, true or false, whether "),
+        (["calibrate", "faq.csv", "--precision", "2"], "--precision 2: a share above 0 and up to 1, as in 0.95"),
+        (["calibrate", "faq.csv", "--plot", "o.png"], "--plot o.png: the plot is an SVG; name a .svg file"),
     ],
 )
 def test_an_error_is_one_line_that_names_its_subject(call: Call, arguments: list[str], told: str) -> None:
@@ -352,6 +360,38 @@ def test_a_retry_embeds_what_came_in_without_a_vector(
         assert (told.err, told.code) == ("", 0)
         assert endpoint.given == {"Opening hours?": 1}
     assert published(folder / "out", "chunks")["completion_status"].to_list() == ["complete"]
+
+
+# ---- judging files of pairs
+
+
+PAIRS = "id,text_a,text_b,mergeable\n1,Opening hours?,Opening   hours?,true\n2,,Opening hours?,false\n"
+
+
+def test_pairs_are_judged_from_file_to_file(call: Call, folder: Path) -> None:
+    (folder / "pairs.csv").write_text(PAIRS)
+    told = call("judge", "pairs.csv", "--out", "judged.parquet")
+    assert (told.err, told.code) == ("", 0)
+    assert told.out.splitlines()[-6:] == [
+        "relation    action                pairs",
+        "equivalent  merged_into_existing      1",
+        "unknown     stored_as_new             1",
+        "all                                   2",
+        "",
+        "written  judged.parquet",
+    ]
+    assert pl.read_parquet(folder / "judged.parquet")["id"].to_list() == ["1", "2"]
+    assert not (folder / "data").exists()
+
+
+def test_judged_pairs_with_labels_are_calibrated_and_drawn(call: Call, folder: Path) -> None:
+    (folder / "pairs.csv").write_text(PAIRS)
+    call("judge", "pairs.csv", "--out", "judged.parquet")
+    for pairs in ("pairs.csv", "judged.parquet"):
+        told = call("calibrate", pairs, "--precision", "0.9", "--plot", "curve.svg")
+        assert (told.err, told.code) == ("", 0)
+        assert "[judge]\nmerge_confidence = 0.9\nmerge_similarity = 0.95\n\nplot     curve.svg\n" in told.out
+        assert (folder / "curve.svg").read_text().startswith("<svg ")
 
 
 # ---- help and version

@@ -116,7 +116,7 @@ def opened(endpoint: Endpoint, waits: list[float]) -> Iterator[Open]:
 
     def make(**settings: Any) -> EndpointEncoder:
         encoder = open_endpoint(told(endpoint, **settings))
-        encoder.sleep = waits.append
+        encoder.endpoint.sleep = waits.append
         encoders.append(encoder)
         return encoder
 
@@ -171,15 +171,15 @@ def test_opening_asks_nothing_and_the_version_follows_address_model_and_dimensio
 def test_requests_are_spread_over_the_minute(endpoint: Endpoint, opened: Open) -> None:
     now = [100.0]
     encoder = opened(batch_size=1, requests_per_minute=30)
-    encoder.clock = lambda: now[0]
-    encoder._next_request_at = now[0]
+    encoder.endpoint.clock = lambda: now[0]
+    encoder.endpoint._next_request_at = now[0]
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         now[0] += seconds
 
     slept: list[float] = []
-    encoder.sleep = sleep
+    encoder.endpoint.sleep = sleep
     vectors(encoder, ["a", "b", "c"])
     assert slept == [2.0, 2.0]
     now[0] += 60
@@ -280,7 +280,7 @@ def test_a_connection_that_is_not_made_in_time_is_tried_again(opened: Open, wait
         raise httpx.ConnectTimeout("no one", request=request)
 
     encoder = opened(timeout_seconds=7, retries=1)
-    encoder._client = httpx.Client(transport=httpx.MockTransport(nobody))
+    encoder.endpoint._client = httpx.Client(transport=httpx.MockTransport(nobody))
     with pytest.raises(EncoderDown, match="no connection within 7 s; run `nightfold retry`"):
         vectors(encoder, ["a"])
     assert len(waits) == 1

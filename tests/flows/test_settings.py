@@ -255,6 +255,23 @@ INPUT = '[[inputs]]\npath = "a"\n'
             "[embedding]\nencoder = 'http'\ndimensions = 3\nurl = 'http://me:word@h/v1'",
             "embedding: url: holds a name or password; name the key's variable in api_key_variable instead",
         ),
+        ("[llm]\nmodel = 'm'", "llm: model and api_key_variable go with url, the endpoint that is asked"),
+        ("[llm]\napi_key_variable = 'K'", "llm: model and api_key_variable go with url, the endpoint that is asked"),
+        ("[llm]\nurl = 'http://h/v1'", "llm: url needs model, its name at the endpoint"),
+        (
+            "[llm]\nmodel = 'm'\nurl = 'h/v1'",
+            "llm: url: begins with http:// or https:// and a host (got 'h/v1')",
+        ),
+        (
+            "[llm]\nmodel = 'm'\nurl = 'http://me:word@h/v1'",
+            "llm: url: holds a name or password; name the key's variable in api_key_variable instead",
+        ),
+        (
+            "[llm]\nrequests_per_minute = 0",
+            "llm.requests_per_minute: Input should be greater than or equal to 1 (got 0)",
+        ),
+        ("[llm]\nmax_text_chars = 10", "llm.max_text_chars: Input should be greater than or equal to 100 (got 10)"),
+        ("[llm]\ncache = ''", "llm.cache: names no folder (got '')"),
         (INPUT + 'scope = "a"\nscope_by = ["b"]', "inputs.#1: give scope or scope_by, not both"),
         (INPUT + 'kind = "file"\nchunk = true', 'inputs.#1: chunk = true goes with kind = "text" or "memory"'),
         (INPUT + 'spec_columns = {value = "v"}', 'inputs.#1: spec_columns goes with kind = "spec_row"'),
@@ -292,7 +309,7 @@ def test_every_fault_has_its_line(write: Write) -> None:
             "1",
             (
                 "no such setting; sections are "
-                "CHUNKING, EMBEDDING, GUARD, INPUTS, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
+                "CHUNKING, EMBEDDING, GUARD, INPUTS, JUDGE, LLM, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
             ),
         ),
         ("NIGHTFOLD_", "1", "no such setting; sections are"),
@@ -380,7 +397,8 @@ def test_the_example_shows_the_true_default_or_says_what_holds_where_there_is_no
         for name, field in model.model_fields.items():
             default = field.get_default(call_default_factory=True)
             if default is None:
-                line = next(line for line in text.splitlines() if line.startswith(f"# {name} = "))
+                of_section = text.partition(f"[{at.strip('.')}]")[2]
+                line = next(line for line in of_section.splitlines() if line.startswith(f"# {name} = "))
                 assert "unset: " in line, f"{at}{name}"
             elif not (field.is_required() or isinstance(default, BaseModel) or default in ([], {})):
                 assert given[name] == default, f"{at}{name}"
@@ -428,6 +446,14 @@ def test_an_endpoint_is_set_with_its_address_and_the_length_of_its_vectors() -> 
     settings = load_settings(over={"embedding": given})
     assert settings.embedding.model_dump(include=set(given)) == given
     assert Settings(**json.loads(settings.model_dump_json())) == settings
+
+
+def test_an_llm_is_set_with_its_address_and_model() -> None:
+    given = {"url": "https://h:1/v1", "model": "m", "api_key_variable": "K", "max_text_chars": 500}
+    settings = load_settings(over={"llm": given})
+    assert settings.llm.model_dump(include=set(given)) == given
+    assert Settings(**json.loads(settings.model_dump_json())) == settings
+    assert load_settings().llm.url is None
 
 
 def test_settings_come_back_from_their_json() -> None:

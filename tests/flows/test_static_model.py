@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows import static_model
+from flows.cache_folder import cache_folder
 from flows.encoders import EncoderUnavailable, open_encoder
 from flows.model_files import prepare_libraries
 from flows.settings import EmbeddingSettings
@@ -74,7 +75,7 @@ def library_vectors(encoder: StaticEncoder, texts: list[str]) -> Vectors:
     from safetensors.numpy import load_file  # noqa: PLC0415
     from tokenizers import Tokenizer  # noqa: PLC0415
 
-    cache = static_model._cache(EmbeddingSettings())
+    cache = cache_folder(None, name="models")
     folder = next(path.parent for path in cache.glob("*/static.json") if encoder.version in path.read_text())
     model = StaticModel(
         load_file(folder / "model.safetensors")["embedding.weight"],
@@ -282,7 +283,7 @@ def test_a_folder_that_is_no_transformer_is_told_in_one_line(opened: Open, tmp_p
 def test_models_are_kept_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, variable: str, cache: str) -> None:
     monkeypatch.setenv("HOME", "/home/x")
     monkeypatch.setenv("XDG_CACHE_HOME", variable)
-    assert static_model._cache(EmbeddingSettings()) == Path(cache)
+    assert cache_folder(None, name="models") == Path(cache)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""Verdicts on candidate pairs: the judge's, and the second opinion on those that would be merged."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import polars as pl
+
+from flows.confirm import confirmed
+from flows.judging import judge_pairs
+from flows.llm import SecondOpinion, open_second_opinion
+from flows.settings import Settings
+
+
+def verdicts(
+    pairs: pl.DataFrame,
+    chunks: pl.DataFrame,
+    *,
+    settings: Settings,
+    tell: Callable[[str], None],
+    tell_rows: Callable[[int], None],
+    opinion: SecondOpinion | None = None,
+) -> pl.DataFrame:
+    """The pairs, in their order, each with the judge's verdict, confirmed by [llm] where that is set.
+
+    `pairs` has pair_id, left_id, right_id, scope and similarity; `chunks` has every chunk named there, with chunk_id,
+    kind, text, metadata and first_seen_at. Other columns are carried through. Who comes slice by slice brings the
+    second opinion along: one that is down is then not asked again for every slice.
+    """
+    with ExitStack() as opened:
+        if opinion is None and settings.judge.require_confirmation:
+            # Opened first: a key that is missing is told before the judge has read for an hour.
+            opinion = open_second_opinion(settings.llm)
+            if opinion is not None:
+                opened.callback(opinion.close)
+        judged = judge_pairs(pairs, chunks, settings=settings.judge, tell=tell, tell_rows=tell_rows)
+        return confirmed(judged, chunks, opinion=opinion, settings=settings.judge, tell=tell, tell_rows=tell_rows)
