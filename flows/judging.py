@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +61,18 @@ def judge_pairs(
         if settings.reader is not None and wanted.any() and not opened:
             tell(f"{settings.reader} reads the pairs that rules leave open")
             opened.append(open_reader(settings.reader, allow_hub=False))
-        reading = _readings(some, chunks, wanted, opened, lambda count, before=done: tell_rows(before + count))
+        reading = _readings(some, chunks, wanted, opened, partial(_tell_more, tell_rows, done))
         evidence = pl.concat([evidence, reading], how="horizontal")
-        verdict = judged(evidence, _model())
-        found.append(pl.concat([some, evidence.select("reading"), verdict], how="horizontal").cast(dict(VERDICT)))
+        verdict = judged(evidence, _model(), priority_supersedes=settings.priority_supersedes)
+        both = pl.concat([some, evidence.select("reading"), verdict], how="horizontal")
+        found.append(both.with_columns(pl.col(name).cast(kind) for name, kind in VERDICT.items()))
         done += some.height
         tell_rows(done)
     return pl.concat(found)
+
+
+def _tell_more(tell_rows: Callable[[int], None], before: int, rows: int) -> None:
+    tell_rows(before + rows)
 
 
 def evidence_of(pairs: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:

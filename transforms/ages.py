@@ -32,7 +32,10 @@ def _version(text: pl.Expr) -> pl.Expr:
 
 
 def newer_of(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """Which side is newer and by what, in the order of the rows; null where nothing says so, or two things disagree."""
+    """Which side is newer and by what, in the order of the rows; null where nothing says so, or two things disagree.
+
+    Where neither date nor version says anything, the side of the higher priority, and `is_by_priority`.
+    """
     both = pl.concat(
         [left.rename(lambda name: f"left_{name}"), right.rename(lambda name: f"right_{name}")], how="horizontal"
     )
@@ -56,10 +59,8 @@ def newer_of(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     nothing = pl.col("newest").list.len() == 0
     return agreed.with_columns(by_priority).select(
         newer=pl.when(one).then(pl.col("newest").list.first()).when(nothing).then("priority"),
-        newer_by=pl.when(one)
-        .then("by")
-        .when(nothing & pl.col("priority").is_not_null())
-        .then(pl.lit("the priority of its source")),
+        newer_by=pl.when(one).then("by"),
+        is_by_priority=nothing & pl.col("priority").is_not_null(),
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
@@ -54,7 +55,7 @@ def pair_evidence(sides: Sides) -> pl.DataFrame:
     )
 
 
-def _spread(sides: Sides) -> tuple[Ints, Ints, Ints]:
+def _spread(sides: Sides) -> tuple[Ints, Ints, NDArray[np.int8]]:
     """The tokens of all sides: the pair of each, where it stands among all tokens, and +1 for left, -1 for right."""
     words = sides.words
     parts = []
@@ -63,8 +64,8 @@ def _spread(sides: Sides) -> tuple[Ints, Ints, Ints]:
         pair = np.repeat(np.arange(len(places)), lengths)
         first = np.repeat(words.starts[places] - (np.cumsum(lengths) - lengths), lengths)
         parts.append((pair, first + np.arange(len(pair)), np.full(len(pair), sign, dtype=np.int8)))
-    pair, at, sign = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return pair, at, sign
+    pairs, places, signs = zip(*parts, strict=True)
+    return np.concatenate(pairs), np.concatenate(places), np.concatenate(signs)
 
 
 def _counts(sides: Sides) -> pl.DataFrame:
@@ -114,7 +115,7 @@ def _differing(counts: pl.DataFrame, words: Words) -> pl.DataFrame:
     )
     at = found["at"].to_numpy()
     found = found.with_columns(
-        word=words.vocabulary.gather(words.token[at]),
+        word=_as_written(words, at),
         is_name=pl.Series(words.is_name[at]),
         value=words.keys["value"].gather(found["key"]),
         other=words.keys["other"].gather(found["key"]),
@@ -122,6 +123,14 @@ def _differing(counts: pl.DataFrame, words: Words) -> pl.DataFrame:
         bare=words.keys["word"].gather(found["key"]),
     )
     return _without_conventions(found)
+
+
+def _as_written(words: Words, at: Ints) -> pl.Series:
+    """The words at these places as they stand in the text, a number with its unit."""
+    word, unit = words.vocabulary.gather(words.token[at]), words.unit[at]
+    units = pl.Series(np.where(unit >= 0, unit, 0))
+    written = pl.DataFrame({"word": word, "unit": words.vocabulary.gather(units), "has": unit >= 0})
+    return written.select(pl.when("has").then(pl.col("word") + " " + pl.col("unit")).otherwise("word")).to_series()
 
 
 def _without_conventions(differing: pl.DataFrame) -> pl.DataFrame:
@@ -204,7 +213,7 @@ def _compared(differing: pl.DataFrame) -> pl.DataFrame:
 def _with_meanings(combos: pl.DataFrame) -> pl.DataFrame:
     """Two words each: how near their spelling is, and whether they are opposed, or one is broader than the other."""
     one, other = combos["plain"].to_list(), combos["there"].to_list()
-    near = process.cpdist(one, other, scorer=Levenshtein.normalized_similarity, workers=2) if one else []
+    near = process.cpdist(one, other, scorer=Levenshtein.normalized_similarity, workers=2) if one else np.empty(0)
     # Most words are in no list: only those that are, and words that end alike, are looked up.
     words = pl.concat([combos["plain"], combos["there"]]).unique()
     known = words.filter(pl.Series([is_listed(word) for word in words], dtype=pl.Boolean))
@@ -227,10 +236,10 @@ def _order(counts: pl.DataFrame) -> pl.DataFrame:
     return steps.group_by("pair").agg(moved=pl.col("back").sum(), once=pl.len())
 
 
-def _same_run(sides: Sides) -> np.ndarray:
+def _same_run(sides: Sides) -> NDArray[np.bool_]:
     """Whether both sides are the same keys in the same order."""
     words = sides.words
-    same = words.lengths[sides.left] == words.lengths[sides.right]
+    same: NDArray[np.bool_] = words.lengths[sides.left] == words.lengths[sides.right]
     rows = np.flatnonzero(same)
     lengths = words.lengths[sides.left[rows]]
     pair = np.repeat(rows, lengths)

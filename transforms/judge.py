@@ -5,7 +5,7 @@ curve of how often such pairs really were one. A differing number, date, code, n
 such pair is ever called equivalent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,8 @@ _RELATED = 0.35
 _OPEN = 0.8
 
 _col = pl.col
+# When it holds, the relation it gives, how sure that is, and what it is called.
+Rule = tuple[pl.Expr, str, pl.Expr, str]
 
 
 def _lower(name: str) -> pl.Expr:
@@ -171,7 +173,8 @@ def model_of(described: Mapping[str, Any]) -> Model:
 
 def _along(curve: Sequence[tuple[float, float]], raw: NDArray[np.float64]) -> NDArray[np.float64]:
     at, is_ = zip(*curve, strict=True)
-    return np.interp(raw, at, is_)
+    share: NDArray[np.float64] = np.interp(raw, at, is_)
+    return share
 
 
 def features_of(evidence: pl.DataFrame, names: Sequence[str]) -> NDArray[np.float64]:
@@ -189,20 +192,24 @@ def _frame() -> pl.Expr:
     return _share(_col("shared_content"), _higher("content")) >= _FRAME
 
 
-def judged(evidence: pl.DataFrame, model: Model) -> pl.DataFrame:
-    """The verdict on each pair, in their order: relation, confidence, stands, evidence, decided_by and is_confirmed."""
+def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = False) -> pl.DataFrame:
+    """The verdict on each pair, in their order: relation, confidence, stands, evidence, decided_by and is_confirmed.
+
+    A chunk supersedes another by its version or date; by the priority of its source only where `priority_supersedes`.
+    """
     weighed = evidence.with_columns(
         likely=pl.Series(model.probability(evidence)),
         overlap=_share(_col("shared_content"), _higher("content")),
         is_vetoed=_vetoed,
         is_swapped=_swapped,
+        is_newer=_col("newer").is_not_null() & (pl.lit(priority_supersedes) | ~_col("is_by_priority")),
         is_confirmed=_is_close | _is_long_and_near | _col("is_same_run"),
     )
     likely, overlap = _col("likely"), _col("overlap")
-    is_age_known = _col("newer").is_not_null() & (_col("is_swapped") | (_nearness >= _OPEN)) & _frame()
+    is_age_known = _col("is_newer") & (_col("is_swapped") | (_nearness >= _OPEN)) & _frame()
     extra = _higher("only") - _lower("only") > 0
     is_contained = (_few_left == 0) & extra & (_share(_col("shared_content"), _lower("content")) >= 0.8)
-    rules: list[tuple[pl.Expr, str, pl.Expr, str]] = [
+    rules: list[Rule] = [
         (_col("is_spec") & (_col("fields_differ") == 0), EQUIVALENT, pl.lit(_SAME_WORDS), "rule: same fields"),
         (
             _col("is_spec") & _col("newer").is_not_null() & _col("is_value_only"),
@@ -241,9 +248,9 @@ def judged(evidence: pl.DataFrame, model: Model) -> pl.DataFrame:
     )
 
 
-def _first(rules: list[tuple[pl.Expr, str, pl.Expr, str]], of: Any) -> pl.Expr:
+def _first(rules: list[Rule], of: Callable[[Rule], pl.Expr]) -> pl.Expr:
     """Of the first rule that holds."""
-    verdict = of(rules[-1])
+    verdict: pl.Expr = of(rules[-1])
     for rule in reversed(rules[:-1]):
         verdict = pl.when(rule[0]).then(of(rule)).otherwise(verdict)
     return verdict
@@ -267,7 +274,14 @@ def _in_words() -> pl.Expr:
         said(_negations > 0, "a negation on one side"),
         said(_col("opposed") > 0, "opposed: ", _col("opposed_shown")),
         said(_lower("names") > 0, "names differ"),
-        said(_col("newer").is_not_null(), "newer: the ", _col("newer"), " one, by ", _col("newer_by")),
+        said(
+            _col("newer").is_not_null() & ~_col("is_by_priority"),
+            "newer: the ",
+            _col("newer"),
+            " one, by ",
+            _col("newer_by"),
+        ),
+        said(_col("is_by_priority"), "the source of the ", _col("newer"), " one has the higher priority"),
         said(_col("moved") > 0, "the same words stand in another order"),
         said(_col("broader") > 0, "one word is broader than the other"),
         said(

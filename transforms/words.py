@@ -39,6 +39,11 @@ _TOKEN = (
     r"|\p{L}[\p{L}\p{M}]*(?:['’]\p{L}+)*|[°º]\p{L}?|[%$€£<>=≤≥±+×÷&@#?]|[.!:;\n]"
 )
 _MINUS = (r"(^|[\s(\[])[-−–](\d)", "${1}minus ${2}")
+# Thousands told apart by a space, thin or not.
+_SPACED = (r"\b(\d{1,3})[ \x{A0}\x{202F}](\d{3})\b", "${1}${2}")
+# In Portuguese `no` is `in the`; in Spanish and English it turns a statement round.
+_PORTUGUESE = r"(?i)[ãõ]|\b(?:não|uma|pelo|pela|são|você|também|às|ao|é)\b"
+_IN_THE = (r"\b([Nn])o\b", "${1}a")
 _YEAR = r"((?:19|20)\d{2})"
 _DAY_ABOVE_12, _MONTH_NUMBER = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
 # Dates whose parts are told apart by their places or sizes, as day, month and year.
@@ -52,7 +57,8 @@ _GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+(?:,\d+)?
 _PLAIN_NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 _NUMBER_AND_UNIT = re.compile(r"([\d.,]+)([^\d.,].*)")
 _DIGITS = re.compile(r"\d")
-_MULTIPLIERS = frozenset({"hundred", "thousand", "million", "billion"})
+# A number only before a unit; elsewhere an article or a pronoun.
+_ONE = frozenset({"one", "un", "uno", "una", "um", "uma"})
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,8 @@ class Words:
     """Which token of the vocabulary it is."""
     is_name: Flags
     """Begins with a capital where no sentence begins."""
-    kind: NDArray[np.int8]
+    unit: Ints
+    """Which token of the vocabulary is a number's unit; -1 where it has none."""
     vocabulary: pl.Series
     keys: pl.DataFrame
     """Of each key its kind, a number's value and other reading, and its word without accents."""
@@ -87,6 +94,7 @@ class _Looked:
     unit: NDArray[np.int16]
     factor: NDArray[np.float64]
     is_capital: Flags
+    is_one: Flags
 
 
 _QUANTITIES = sorted({quantity for quantity, _ in UNITS.values()})
@@ -96,7 +104,7 @@ def words_of(texts: pl.Series) -> Words:
     """The texts as words. A null has none."""
     texts = texts.fill_null("")
     if texts.len():
-        texts = _with_dates(texts)
+        texts = _without_in_the(_with_dates(texts))
     split = texts.str.extract_all(_TOKEN)
     lengths = split.list.len().to_numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -107,22 +115,35 @@ def words_of(texts: pl.Series) -> Words:
     begins[starts[:-1]] = True
     begins[1:] |= np.append(kind, 0)[:-1] == Kind.MARK
     is_name = looked.is_capital[token] & ~begins[:-1]
-    keys, key, kept = _keyed(looked, token, begins[:-1])
-    at = np.concatenate([[0], np.cumsum(kept)])[starts]
+    keys, key, unit, kept = _keyed(looked, token, begins[:-1])
     return Words(
-        at, key[kept], token[kept], is_name[kept], keys["kind"].to_numpy().astype(np.int8)[key[kept]], vocabulary, keys
+        starts=np.concatenate([[0], np.cumsum(kept)])[starts],
+        key=key[kept],
+        token=token[kept],
+        is_name=is_name[kept],
+        unit=unit[kept],
+        vocabulary=vocabulary,
+        keys=keys,
     )
 
 
 def _with_dates(texts: pl.Series) -> pl.Series:
     """Dates in figures as day, month and year; a minus before a figure as a word."""
-    has = texts.str.contains(r"(?:^|[\s(\[])[-−–]\d|\d[-/.]\d")
+    has = texts.str.contains(r"(?:^|[\s(\[])[-−–]\d|\d[-/. \x{A0}\x{202F}]\d")
     if not has.any():
         return texts
     found = texts.filter(has).str.replace_all(*_MINUS)
+    for _ in range(2):  # 1 234 567 has two gaps that share a group
+        found = found.str.replace_all(*_SPACED)
     for pattern, day_month_year in _DATES:
         found = found.str.replace_all(pattern, day_month_year)
     return texts.scatter(has.arg_true(), found)
+
+
+def _without_in_the(texts: pl.Series) -> pl.Series:
+    """Portuguese texts with `no` as `na`, which is no negation."""
+    has = texts.str.contains(r"\b[Nn]o\b") & texts.str.contains(_PORTUGUESE)
+    return texts.scatter(has.arg_true(), texts.filter(has).str.replace_all(*_IN_THE)) if has.any() else texts
 
 
 def _look(tokens: list[str]) -> _Looked:
@@ -135,6 +156,7 @@ def _look(tokens: list[str]) -> _Looked:
         unit=np.full(count, -1, dtype=np.int16),
         factor=np.ones(count),
         is_capital=np.zeros(count, dtype=bool),
+        is_one=np.zeros(count, dtype=bool),
     )
     for at, token in enumerate(tokens):
         looked.is_capital[at] = token[0].isupper()
@@ -159,6 +181,7 @@ def _looked_up(token: str, looked: _Looked, at: int) -> tuple[Kind, str]:  # noq
     if bare in NUMBER_WORDS:
         looked.value[at] = NUMBER_WORDS[bare]
         return Kind.NUMBER, bare
+    looked.is_one[at] = bare in _ONE
     if bare in MONTHS:
         return Kind.MONTH, f"month {MONTHS[bare]}"
     if len(bare) == 1 and bare not in FUNCTION_WORDS:
@@ -196,40 +219,52 @@ def _grouped(token: str) -> tuple[float, float]:
     return (whole, fraction) if token[last] == "," else (fraction, whole)
 
 
-def _keyed(looked: _Looked, token: Ints, begins: Flags) -> tuple[pl.DataFrame, Ints, Flags]:
-    """The keys there are, the key of each token, and which tokens are kept: a unit goes into its number, marks go."""
-    names, of_word = np.unique(np.array(looked.key, dtype=object), return_inverse=True) if looked.key else ([], token)
-    first = np.zeros(len(names), dtype=np.int64)
-    first[of_word[::-1]] = np.arange(len(looked.key))[::-1]
-    words = pl.DataFrame(
-        {"word": [*names], "kind": looked.kind[first], "value": np.nan, "other": np.nan, "quantity": -1},
-        schema={"word": pl.String, "kind": pl.Int8, "value": pl.Float64, "other": pl.Float64, "quantity": pl.Int16},
-    )
+def _keyed(looked: _Looked, token: Ints, begins: Flags) -> tuple[pl.DataFrame, Ints, Ints, Flags]:
+    """The keys there are, the key of each token and its unit, and which tokens are kept: a unit goes into its number,
+    and marks go."""
+    words, of_word = _distinct_words(looked)
     key, kind = of_word[token], looked.kind[token]
-    kept = kind != Kind.MARK
-    numbers = np.flatnonzero(kind == Kind.NUMBER)
-    if numbers.size:
-        value, other = looked.value[token[numbers]], looked.other[token[numbers]]
-        unit, factor = looked.unit[token[numbers]].copy(), looked.factor[token[numbers]].copy()
-        for step, is_prefix in ((1, False), (-1, True)):
-            near = numbers + step
-            inside = (near >= 0) & (near < len(token))
-            near = np.where(inside, near, 0)
-            # Over no border between texts: the unit after a number begins none, nor does the number after a sign.
-            inside &= ~begins[np.maximum(near, numbers)]
-            there = looked.unit[token[near]]
-            takes = inside & (unit < 0) & (there >= 0) & (kind[near] != Kind.NUMBER)
-            if is_prefix:
-                takes &= kind[near] == Kind.SIGN
-            unit[takes], factor[takes] = there[takes], looked.factor[token[near]][takes]
-            kept[near[takes]] = False
-        quantities, of_number = _distinct_numbers(value * factor, other * factor, unit)
-        key[numbers] = len(names) + of_number
-        words = pl.concat([words, quantities])
-    return words, key, kept
+    kept, unit_token = kind != Kind.MARK, np.full(len(token), -1, dtype=np.int64)
+    has_unit = looked.unit[token] >= 0
+    is_one = looked.is_one[token]
+    is_one[:-1] &= has_unit[1:] & ~begins[1:]
+    is_one[-1:] = False
+    numbers = np.flatnonzero((kind == Kind.NUMBER) | is_one)
+    if not numbers.size:
+        return words, key, unit_token, kept
+    value = np.where(is_one[numbers], 1.0, looked.value[token[numbers]])
+    other = looked.other[token[numbers]]
+    unit, factor = looked.unit[token[numbers]].copy(), looked.factor[token[numbers]].copy()
+    for step, is_prefix in ((1, False), (-1, True)):
+        near = numbers + step
+        inside = (near >= 0) & (near < len(token))
+        near = np.where(inside, near, 0)
+        # Over no border between texts: the unit after a number begins none, nor does the number after a sign.
+        inside &= ~begins[np.maximum(near, numbers)]
+        there = looked.unit[token[near]]
+        takes = inside & (unit < 0) & (there >= 0) & (kind[near] != Kind.NUMBER)
+        if is_prefix:
+            takes &= kind[near] == Kind.SIGN
+        unit[takes], factor[takes] = there[takes], looked.factor[token[near]][takes]
+        unit_token[numbers[takes]] = token[near[takes]]
+        kept[near[takes]] = False
+    quantities, of_number = _distinct_numbers(value * factor, other * factor, unit)
+    key[numbers] = words.height + of_number
+    return pl.concat([words, quantities]), key, unit_token, kept
 
 
-def _distinct_numbers(value: NDArray[np.float64], other: NDArray[np.float64], unit: Ints) -> tuple[pl.DataFrame, Ints]:
+def _distinct_words(looked: _Looked) -> tuple[pl.DataFrame, Ints]:
+    """The keys of words, and for each token of the vocabulary which of them it has."""
+    tokens = pl.DataFrame({"word": looked.key, "kind": looked.kind}, schema={"word": pl.String, "kind": pl.Int8})
+    words = tokens.unique("word", keep="first", maintain_order=True).with_row_index("key")
+    of_word = tokens.join(words, on="word", how="left", maintain_order="left")["key"].to_numpy().astype(np.int64)
+    nothing = pl.lit(float("nan"))
+    return words.select("word", "kind", value=nothing, other=nothing, quantity=pl.lit(-1, dtype=pl.Int16)), of_word
+
+
+def _distinct_numbers(
+    value: NDArray[np.float64], other: NDArray[np.float64], unit: NDArray[np.int16]
+) -> tuple[pl.DataFrame, Ints]:
     rounded = [np.array([float(f"{number:.9g}") for number in column]) for column in (value, other)]
     rows = pl.DataFrame({"value": rounded[0], "other": rounded[1], "quantity": unit.astype(np.int16)})
     distinct = rows.unique(maintain_order=True).with_row_index("at")
