@@ -12,7 +12,7 @@ import typer
 
 from flows.console import Progress
 from flows.errors import NightfoldError
-from flows.settings import Guard, Kind, Settings, load_settings
+from flows.settings import Kind, Settings, load_settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,7 +44,7 @@ SettingsFile = Annotated[
 WarehouseDir = Annotated[str | None, typer.Option("--warehouse", metavar="DIR", help="The warehouse folder.")]
 
 Allow = Annotated[
-    list[Guard] | None,
+    list[str] | None,
     typer.Option("--allow", metavar="GUARD", help="A guard to let this one run through, by its name; may be repeated."),
 ]
 
@@ -226,7 +226,7 @@ def _embed_known(
     warehouse: str | None,
     *,
     pending: Literal["incomplete", "all"],
-    allow: list[Guard] | None,
+    allow: list[str] | None,
 ) -> None:
     from flows.night import night
     from flows.warehouse import Warehouse
@@ -274,7 +274,7 @@ def _over_warehouse(warehouse: str | None) -> dict[str, Any]:
     return {} if warehouse is None else {"warehouse": {"path": warehouse}}
 
 
-def _over_guard(allow: list[Guard] | None) -> dict[str, Any]:
+def _over_guard(allow: list[str] | None) -> dict[str, Any]:
     return {} if not allow else {"guard": {"allow": allow}}
 
 

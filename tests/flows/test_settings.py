@@ -292,7 +292,7 @@ def test_every_fault_has_its_line(write: Write) -> None:
             "1",
             (
                 "no such setting; sections are "
-                "CHUNKING, EMBEDDING, GUARD, INPUTS, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
+                "CHUNKING, EMBEDDING, GUARD, INPUTS, JUDGE, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
             ),
         ),
         ("NIGHTFOLD_", "1", "no such setting; sections are"),
