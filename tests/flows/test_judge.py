@@ -72,9 +72,7 @@ def check_mart_agrees(nights: Nights) -> None:
             shown = pl.from_arrow(mart.sql(f"from {name}").to_arrow_table())
         assert isinstance(shown, pl.DataFrame)
         table = nights.table(name)
-        assert_frame_equal(
-            shown.select(table.columns).cast(dict(table.schema)).sort(pl.first()), table.sort(pl.first())
-        )
+        assert_frame_equal(shown.select(table.columns).cast(table.schema).sort(pl.first()), table.sort(pl.first()))
 
 
 def test_three_that_say_the_same_become_one_canonical_with_two_variants_and_their_reasons(nights: Nights) -> None:
@@ -206,7 +204,7 @@ def test_a_judge_that_is_switched_off_judges_nothing_and_catches_up_when_it_is_o
 def test_who_stands_for_a_group_is_a_setting_and_its_id_stays(nights: Nights, stands: str, standing: str) -> None:
     for one, other in (("a", "bbbbbbbb"), ("a", "c"), ("bbbbbbbb", "c")):
         nights.verdicts.say(one, other)
-    judge = {"judge": {"stands": stands}}
+    judge: dict[str, Any] = {"judge": {"stands": stands}}
     priority: dict[str, Any] = {"source_priority": 7}
     nights.run(("acme", "a", 1, priority), ("acme", "bbbbbbbb", 2, {"source_priority": 3}), **judge)
     nights.run(("acme", "c", 3, {"source_priority": None}), source="later", **judge)
@@ -227,7 +225,7 @@ def _both_ways(one: str, other: str) -> list[tuple[str, str]]:
 def test_a_part_is_merged_into_the_whole_whichever_came_first(nights: Nights) -> None:
     nights.verdicts.say("part", "whole", SUBSET, larger="whole")
     nights.verdicts.say("later", "whole", SUBSET, larger="whole")
-    judge = {"judge": {"subset": "merge"}}
+    judge: dict[str, Any] = {"judge": {"subset": "merge"}}
     nights.run(("acme", "part", 1), **judge)
     nights.run(("acme", "whole", 2), ("acme", "later", 3), source="second", **judge)
     assert nights.groups == {"part": ("part", "whole"), "whole": ("part", "whole"), "later": ("part", "whole")}
@@ -305,7 +303,7 @@ def test_pieces_in_the_order_of_time_and_any_order_of_rows_end_as_one_night(
 ) -> None:
     seed = data.draw(st.integers(0, 2**32), label="seed")
     dice = random.Random(seed)
-    judge = {"judge": {"stands": dice.choice(["first_seen", "newest", "longest"]), "subset": "merge"}}
+    judge: dict[str, Any] = {"judge": {"stands": dice.choice(["first_seen", "newest", "longest"]), "subset": "merge"}}
     rows: list[Row] = [(scope, name, day) for scope in ("acme", "boreal") for day, name in enumerate(NAMES, 1)]
     with TemporaryDirectory() as folder, given_verdicts() as verdicts:
         for at, one in enumerate(NAMES):
@@ -376,7 +374,7 @@ def test_two_groups_that_a_late_vector_joins_become_one_and_the_old_id_leads_the
 
 def test_a_pair_on_which_a_merge_stands_is_kept_when_nearer_ones_come(nights: Nights) -> None:
     nights.verdicts.say("a", "b b")
-    near_one = {"neighbours": {"max_candidates": 1, "threshold": 0.5}}
+    near_one: dict[str, Any] = {"neighbours": {"max_candidates": 1, "threshold": 0.5}}
     nights.verdicts.say("far", "b")
     nights.run(("acme", "far", 1), ("acme", "x y z b", 2), **near_one)
     (pair,) = nights.table("pairs").rows(named=True)

@@ -14,15 +14,17 @@ from schemas.terms import EQUIVALENT, LEFT, RIGHT, SUBSET
 from transforms.canonical import Stands, forwards, grouped
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-CHUNKS = {
-    "chunk_id": pl.String,
-    "scope": pl.String,
-    "first_seen_at": pl.Datetime("us", "UTC"),
-    "canonical_id": pl.String,
-    "is_standing": pl.Boolean,
-    "length": pl.Int64,
-    "priority": pl.Float64,
-}
+CHUNKS = pl.Schema(
+    {
+        "chunk_id": pl.String,
+        "scope": pl.String,
+        "first_seen_at": pl.Datetime("us", "UTC"),
+        "canonical_id": pl.String,
+        "is_standing": pl.Boolean,
+        "length": pl.Int64,
+        "priority": pl.Float64,
+    }
+)
 EDGES = {
     "left_id": pl.String,
     "right_id": pl.String,
