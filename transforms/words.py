@@ -42,7 +42,10 @@ _MINUS = (r"(^|[\s(\[])[-−–](\d)", "${1}minus ${2}")
 # Thousands told apart by a space, thin or not.
 _SPACED = (r"\b(\d{1,3})[ \x{A0}\x{202F}](\d{3})\b", "${1}${2}")
 # In Portuguese `no` is `in the`; in Spanish and English it turns a statement round.
-_PORTUGUESE = r"(?i)[ãõç]|\b(?:não|uma|em|nas|pelo|pela|são|você|também|às|ao|é)\b|(?:lh|nh)[ao]s?\b"
+_PORTUGUESE = (
+    r"(?i)[ãõç]|\b(?:não|uma|em|nas|pelo|pela|são|você|também|às|ao|é|até|já)\b|(?:lh|nh)[ao]s?\b"
+    r"|(?:^|\s)(?:com|pode|podem|deve|devem|foi|seu|sua|ou|quando)\s"
+)
 _IN_THE = (r"\b([Nn])o\b", "${1}a")
 _YEAR = r"((?:19|20)\d{2})"
 _DAY_ABOVE_12, _MONTH_NUMBER = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
