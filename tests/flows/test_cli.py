@@ -390,7 +390,9 @@ def test_judged_pairs_with_labels_are_calibrated_and_drawn(call: Call, folder: P
     for pairs in ("pairs.csv", "judged.parquet"):
         told = call("calibrate", pairs, "--precision", "0.9", "--plot", "curve.svg")
         assert (told.err, told.code) == ("", 0)
-        assert "[judge]\nmerge_confidence = 0.9\nmerge_similarity = 0.95\n\nplot     curve.svg\n" in told.out
+        judge = Settings().judge
+        pasted = f"merge_confidence = {judge.merge_confidence:g}\nmerge_similarity = {judge.merge_similarity:g}"
+        assert told.out.endswith(f"[judge]\n{pasted}\n\nplot     curve.svg\n")
         assert (folder / "curve.svg").read_text().startswith("<svg ")
 
 
