@@ -103,14 +103,16 @@ def judged_pairs(
     slices = []
     for number, some in enumerate(pairs.iter_slices(SLICE_PAIRS)):
         path = folder / f"{number:06d}.parquet"
-        if not path.exists():
+        judged = pl.read_parquet(path, glob=False) if path.exists() else None
+        if judged is None or not judged["pair_id"].equals(some["pair_id"]):
             texts = tonight.chunks(chunks_in(some)["chunk_id"], _READ_BY_JUDGE)
             tell_more = partial(_tell_more, tell_rows, number * SLICE_PAIRS)
             judged = judge_pairs(some, texts, settings=settings, tell=tell, tell_rows=tell_more)
+            judged = judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items())
             unfinished = path.with_suffix(".partial")
-            judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items()).write_parquet(unfinished)
+            judged.write_parquet(unfinished)
             unfinished.rename(path)
-        slices.append(pl.read_parquet(path, glob=False))
+        slices.append(judged)
     return pl.concat(slices)
 
 

@@ -16,13 +16,13 @@ from transforms.canonical import Stands, forwards, grouped
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CHUNKS = pl.Schema(
     {
-        "chunk_id": pl.String,
-        "scope": pl.String,
+        "chunk_id": pl.String(),
+        "scope": pl.String(),
         "first_seen_at": pl.Datetime("us", "UTC"),
-        "canonical_id": pl.String,
-        "is_standing": pl.Boolean,
-        "length": pl.Int64,
-        "priority": pl.Float64,
+        "canonical_id": pl.String(),
+        "is_standing": pl.Boolean(),
+        "length": pl.Int64(),
+        "priority": pl.Float64(),
     }
 )
 EDGES = {
