@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.judge_training import FAMILY, evidence_on, fitted
+from benchmarks.judge_training import evidence_on, fitted
 from flows.console import Progress
 from flows.encoders import open_encoder
 from flows.judge import limits_of
@@ -27,6 +27,7 @@ from flows.warehouse import Warehouse
 from schemas.terms import CONTRADICTORY, MERGED, QUEUED, RELATIONS
 from transforms.decide import action_of
 from transforms.judge import judged, model_of
+from transforms.normalize import normalized
 
 _SPEC_COLUMNS = ("make", "model", "year", "class", "trans", "drive", "cyl", "displ", "fuel", "hwy", "cty")
 
@@ -36,12 +37,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the folder of the labelled data")
     parser.add_argument("--only", choices=("pairs", "clusters", "specs"), help="one part alone")
+    parser.add_argument("--id-field", action="append", default=[], help="a label that only says which record it is")
+    parser.add_argument("--set", dest="one_set", help="one set of the clusters alone")
     parser.add_argument("--cache", type=Path, help="a file that keeps the evidence on the pairs between calls")
     asked = parser.parse_args()
     if asked.only in (None, "pairs"):
         _pairs(asked.folder / "pairs.parquet", cache=asked.cache)
     if asked.only in (None, "clusters"):
-        _clusters(asked.folder / "clusters.parquet")
+        _clusters(asked.folder / "clusters.parquet", id_fields=asked.id_field, one_set=asked.one_set)
     if asked.only in (None, "specs"):
         _specs(asked.folder / "vehicles_33k.parquet")
 
@@ -85,8 +88,9 @@ def _pairs(path: Path, *, cache: Path | None) -> None:
 def _merging(rows: pl.DataFrame, rule: pl.Expr) -> str:
     merged = rows.filter(rule)
     against = rows.filter(pl.col("label") == CONTRADICTORY)
-    return f"{_ratio(merged['mergeable'].sum(), merged.height)} {_ratio(merged['mergeable'].sum(), rows['mergeable'].sum())} " + (
-        f"{_ratio(against.filter(rule).height, against.height)}"
+    return (
+        f"{_ratio(merged['mergeable'].sum(), merged.height)} {_ratio(merged['mergeable'].sum(), rows['mergeable'].sum())} "
+        + (f"{_ratio(against.filter(rule).height, against.height)}")
     )
 
 
@@ -122,15 +126,17 @@ def _reliability(rows: pl.DataFrame) -> None:
 # --- clusters through the whole job -----------------------------------------------------------------------------------
 
 
-def _clusters(path: Path) -> None:
+def _clusters(path: Path, *, id_fields: list[str], one_set: str | None) -> None:
     clusters = pl.read_parquet(path)
+    if one_set:
+        clusters = clusters.filter(pl.col("set") == one_set)
     print("\nclusters through the whole job: pairs of records, then B-cubed; precision, recall, F1")
     for name in clusters["set"].unique(maintain_order=True):
         records = clusters.filter(pl.col("set") == name)
         truth = dict(zip(records["record_id"], records["cluster"], strict=True))
         with tempfile.TemporaryDirectory(prefix="nightfold-quality-") as folder:
             records.write_parquet(f"{folder}/records.parquet")
-            groups, queued = _night_on(Path(folder))
+            groups, queued = _night_on(Path(folder), id_fields=id_fields)
         exact = _exact(records)
         print(f"\n{name}: {records.height:,} records, {records['cluster'].n_unique():,} clusters")
         for what, of_record in (("exact hash", exact), ("nightfold", groups), *_semhash(records)):
@@ -138,10 +144,10 @@ def _clusters(path: Path) -> None:
         print(f"  {'nightfold, with queue':<22}{_scores(_pairs_of(groups) | queued, truth)}")
 
 
-def _night_on(folder: Path) -> tuple[dict[str, str], set[tuple[str, str]]]:
+def _night_on(folder: Path, *, id_fields: list[str]) -> tuple[dict[str, str], set[tuple[str, str]]]:
     """The group of each record after a night, and the pairs of records that wait for a person."""
     given = {"path": f"{folder}/records.parquet", "id_column": "record_id", "scope": "quality"}
-    over = {"inputs": [given], "warehouse": {"path": f"{folder}/warehouse"}}
+    over = {"inputs": [given], "warehouse": {"path": f"{folder}/warehouse"}, **_judge(id_fields)}
     night(load_settings(Path("/dev/null"), over=over), progress=Progress(quiet=True))
     warehouse = Warehouse(f"{folder}/warehouse")
     read: Callable[[str, list[str]], pl.DataFrame] = lambda table, columns: pl.DataFrame(  # noqa: E731
@@ -158,8 +164,12 @@ def _night_on(folder: Path) -> tuple[dict[str, str], set[tuple[str, str]]]:
     return groups, {_sorted(one, other) for one, other in both.select("one", "other").iter_rows()}
 
 
+def _judge(id_fields: list[str]) -> dict[str, Any]:
+    return {"judge": {"id_fields": id_fields}} if id_fields else {}
+
+
 def _exact(records: pl.DataFrame) -> dict[str, str]:
-    texts = records.select("record_id", text=pl.col("text").str.split(" ").list.eval(pl.element()).list.join(" "))
+    texts = records.select("record_id", text=normalized(pl.col("text")))
     return dict(zip(texts["record_id"], texts["text"], strict=True))
 
 
@@ -173,13 +183,11 @@ def _semhash(records: pl.DataFrame) -> list[tuple[str, dict[str, str]]]:
     encoder = open_encoder(EmbeddingSettings(), tell=print)
     texts = records.unique("text", keep="first", maintain_order=True)
     found = SemHash.from_records(records=texts["text"].to_list(), model=as_library(encoder)).self_deduplicate()
-    group = {row.record: row.record for row in []}
     kept = set(found.selected)
     stands: dict[str, str] = {text: text for text in kept}
     for dropped in found.filtered:
         nearest = [text for text, _ in dropped.duplicates]
         stands[dropped.record] = next((stands[text] for text in nearest if text in stands), dropped.record)
-    del group
     return [("semhash", {row: stands.get(text, text) for row, text in records.select("record_id", "text").iter_rows()})]
 
 
@@ -203,7 +211,9 @@ def _scores(found: set[tuple[str, str]], truth: dict[str, str]) -> str:
 def _b_cubed(groups: dict[str, str], truth: dict[str, str]) -> str:
     rows = pl.DataFrame({"group": [groups[record] for record in truth], "cluster": list(truth.values())})
     same = pl.len().over("group", "cluster")
-    scored = rows.select(precision=(same / pl.len().over("group")).mean(), recall=(same / pl.len().over("cluster")).mean())
+    scored = rows.select(
+        precision=(same / pl.len().over("group")).mean(), recall=(same / pl.len().over("cluster")).mean()
+    )
     return _three(*scored.row(0))
 
 

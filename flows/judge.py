@@ -15,7 +15,7 @@ import polars as pl
 from flows.judged_tables import BECAME, Groups, JudgedTables
 from flows.judging import VERDICT, judge_pairs
 from flows.settings import JudgeSettings
-from flows.tonight import EDGE, NOMINATED, Tonight
+from flows.tonight import DISAGREE, EDGE, NOMINATED, Tonight
 from flows.warehouse import Run, Warehouse
 from schemas.tables import CANONICALS, CHUNKS, PAIRS, SEPARATIONS, VARIANTS
 from schemas.terms import LEFT, LINKED, MERGED, STORED_AS_NEW, SUPERSEDED
@@ -65,7 +65,7 @@ def judge_night(
         return {"judged": 0, "merged": 0, "actions": {}, "acted_new": 0, "relations": {}}
     judged = judged_pairs(pairs, verdicts, tonight=tonight, settings=settings, tell=tell, tell_rows=tell_rows)
     chunks = tonight.chunks(chunks_in(judged)["chunk_id"], _FACTS)
-    separations = tonight.read(SEPARATIONS, ["pair_id"])
+    separations = tonight.read(SEPARATIONS, ["pair_id", "left_id", "right_id"])
     judged = decided(judged, chunks, separations, limits=limits_of(settings))
     groups = make_groups(judged, separations, tonight=tonight, settings=settings)
     replaced = make_superseded(judged, chunks, groups, tonight=tonight)
@@ -103,14 +103,16 @@ def judged_pairs(
     slices = []
     for number, some in enumerate(pairs.iter_slices(SLICE_PAIRS)):
         path = folder / f"{number:06d}.parquet"
-        if not path.exists():
+        judged = pl.read_parquet(path, glob=False) if path.exists() else None
+        if judged is None or not judged["pair_id"].equals(some["pair_id"]):
             texts = tonight.chunks(chunks_in(some)["chunk_id"], _READ_BY_JUDGE)
             tell_more = partial(_tell_more, tell_rows, number * SLICE_PAIRS)
             judged = judge_pairs(some, texts, settings=settings, tell=tell, tell_rows=tell_more)
+            judged = judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items())
             unfinished = path.with_suffix(".partial")
-            judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items()).write_parquet(unfinished)
+            judged.write_parquet(unfinished)
             unfinished.rename(path)
-        slices.append(pl.read_parquet(path, glob=False))
+        slices.append(judged)
     return pl.concat(slices)
 
 
@@ -142,7 +144,10 @@ def make_groups(
         .with_columns(is_new=pl.lit(value=False))
     )
     edges = pl.concat([new_edges, known_edges])
-    after = grouped(members, edges, stands=settings.stands)
+    ends_of = ["left_id", "right_id"]
+    disagree = judged.filter(pl.col("relation").is_in(DISAGREE))
+    apart = pl.concat([separations.select(ends_of), disagree.select(ends_of), tonight.disagreements()])
+    after = grouped(members, edges, apart, stands=settings.stands)
     moved = forwards(members.select("chunk_id", "canonical_id"), after.select("chunk_id", "canonical_id"))
     members = members.join(
         after.rename({"canonical_id": "group_id"}), on="chunk_id", how="inner", maintain_order="left"

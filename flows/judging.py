@@ -1,7 +1,7 @@
 """The judge at work: evidence for each candidate pair, the transformer's reading where rules leave it open, a verdict."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from flows.reader import READING, Reader, open_reader
 from flows.settings import JudgeSettings
 from transforms.ages import ages_of, newer_of
 from transforms.evidence import pair_evidence, sides_of
-from transforms.fields import field_evidence
+from transforms.fields import field_evidence, without_ids
 from transforms.judge import Model, judged, model_of, wants_reading
 
 # What a judged pair has beside its ids, scope and similarity.
@@ -56,7 +56,7 @@ def judge_pairs(
     )
     opened: list[Reader] = []
     for some in pairs.iter_slices(_PAIRS_AT_ONCE):
-        evidence = evidence_of(some, chunks)
+        evidence = evidence_of(some, chunks, id_fields=settings.id_fields)
         wanted = wants_reading(evidence)
         if settings.reader is not None and wanted.any() and not opened:
             tell(f"{settings.reader} reads the pairs that rules leave open")
@@ -75,10 +75,10 @@ def _tell_more(tell_rows: Callable[[int], None], before: int, rows: int) -> None
     tell_rows(before + rows)
 
 
-def evidence_of(pairs: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
+def evidence_of(pairs: pl.DataFrame, chunks: pl.DataFrame, *, id_fields: Sequence[str] = ()) -> pl.DataFrame:
     """All evidence on the pairs but the transformer's reading, in their order. No chunk is there twice."""
     left, right = _places(pairs["left_id"], chunks), _places(pairs["right_id"], chunks)
-    texts, ages = chunks["text"], ages_of(chunks)
+    texts, ages = without_ids(chunks["text"], chunks["kind"], id_fields=id_fields), ages_of(chunks)
     return pl.concat(
         [
             pairs.select("similarity"),

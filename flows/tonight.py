@@ -8,10 +8,12 @@ import polars as pl
 from flows.warehouse import Run, Warehouse
 from schemas.contract import Contract
 from schemas.tables import CHUNKS, PAIRS
-from schemas.terms import EQUIVALENT, LINKED, MERGED
+from schemas.terms import CONTRADICTORY, EQUIVALENT, LINKED, MERGED, SUPERSEDING
 from transforms.exact import MOVING
 
 NOMINATED = ["pair_id", "left_id", "right_id", "scope", "similarity"]
+# What keeps two chunks out of one group, whatever a third has in common with both.
+DISAGREE = (CONTRADICTORY, SUPERSEDING)
 # What an edge of a group must tell when it carries a variant.
 EDGE = ["pair_id", "left_id", "right_id", "relation", "stands", "similarity", "confidence", "decided_by", "evidence"]
 
@@ -73,6 +75,11 @@ class Tonight:
         waiting = waiting.join(self.staged("near/pairs-cut.parquet"), on="pair_id", how="anti")
         both = pl.concat([new, waiting.with_columns(is_known=pl.lit(value=True))])
         return both.sort("left_id", "right_id")
+
+    def disagreements(self) -> pl.DataFrame:
+        """The pairs that were judged to say different things of one matter."""
+        where = " or ".join(f"relation = '{relation}'" for relation in DISAGREE)
+        return self.read(PAIRS, ["left_id", "right_id"], where)
 
     def merge_edges(self) -> pl.DataFrame:
         """The pairs that earlier nights judged to be merged, whether or not that made them one group."""

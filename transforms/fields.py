@@ -1,5 +1,8 @@
 """Texts that are records: lines of `label: value`. Two records are compared field by field."""
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -14,6 +17,16 @@ _VALUE = "Value"
 # Two lines in three are fields: prose with a label now and then is no record.
 _LEAST_SHARE = 0.66
 Places = NDArray[np.int64]
+
+
+def without_ids(texts: pl.Series, kinds: pl.Series, *, id_fields: Sequence[str]) -> pl.Series:
+    """The texts without the lines that only say which record they are."""
+    if not id_fields or texts.is_empty():
+        return texts
+    listed = "|".join(re.escape(label) for label in id_fields)
+    pattern = rf"(?mi)^(?:{listed}):[ \t]*[^\n]*\n?"
+    has = texts.str.contains("\n") & texts.str.contains(pattern) & (kinds != SPEC_ROW)
+    return texts.scatter(has.arg_true(), texts.filter(has).str.replace_all(pattern, "")) if has.any() else texts
 
 
 def _fields(texts: pl.Series, kinds: pl.Series) -> pl.DataFrame:

@@ -246,6 +246,17 @@ def test_a_chain_is_linked_where_it_is_not_merged(nights: Nights) -> None:
     assert nights.table("links")["relation"].to_list() == [EQUIVALENT]
 
 
+def test_a_chunk_that_contradicts_a_variant_is_not_merged_beside_it(nights: Nights) -> None:
+    nights.verdicts.say("a", "b")
+    nights.verdicts.say("a", "c")
+    nights.verdicts.say("b", "c", CONTRADICTORY)
+    nights.run(("acme", "a", 1), ("acme", "b", 2))
+    nights.run(("acme", "c", 3), source="later")
+    assert {name: group for name, (group, _) in nights.groups.items()} == {"a": "a", "b": "a", "c": "c"}
+    assert nights.actions["c"] == FLAGGED
+    assert nights.table("links")["relation"].to_list() == [EQUIVALENT]
+
+
 def test_the_same_texts_in_two_scopes_are_judged_and_merged_apart(nights: Nights) -> None:
     nights.verdicts.say("a", "b")
     rows: list[Row] = [(scope, name, day) for scope in ("acme", "boreal") for day, name in enumerate("ab", 1)]
