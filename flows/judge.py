@@ -125,6 +125,8 @@ def make_groups(
 ) -> Groups:
     """The groups as tonight's merges make them; groups that no merge touches are not in it."""
     new_edges = judged.filter(pl.col("action") == MERGED).select(*EDGE, is_new=pl.lit(value=True))
+    if new_edges.is_empty():
+        return _no_groups(judged, tonight)
     ends = tonight.chunks(chunks_in(new_edges)["chunk_id"], _FACTS)
     touched = ends.filter("is_known").select("canonical_id").unique()
     canonicals = tonight.lookup(CANONICALS, touched["canonical_id"], ["canonical_id", "chunk_id"])
@@ -136,9 +138,7 @@ def make_groups(
     )
     members = _with_preference(members, tonight, settings.stands)
     known_edges = (
-        tonight.merge_edges()
-        .join(members, left_on="left_id", right_on="chunk_id", how="semi")
-        .join(members, left_on="right_id", right_on="chunk_id", how="semi")
+        tonight.merge_edges(members)
         .join(separations, on="pair_id", how="anti")
         .join(new_edges, on="pair_id", how="anti")
         .with_columns(is_new=pl.lit(value=False))
@@ -153,6 +153,17 @@ def make_groups(
         after.rename({"canonical_id": "group_id"}), on="chunk_id", how="inner", maintain_order="left"
     )
     return Groups(members, edges, moved, variants)
+
+
+def _no_groups(judged: pl.DataFrame, tonight: Tonight) -> Groups:
+    nobody = tonight.chunks(judged["left_id"].clear(), _FACTS)
+    ids = pl.lit(None, dtype=pl.String)
+    return Groups(
+        members=nobody.with_columns(is_standing=pl.lit(value=False), group_id=ids, stands_id=ids),
+        edges=judged.clear().select(EDGE),
+        forwards=nobody.select("canonical_id", forwards_to="canonical_id"),
+        variants_before=nobody.select("chunk_id", "canonical_id"),
+    )
 
 
 def _with_preference(members: pl.DataFrame, tonight: Tonight, stands: str) -> pl.DataFrame:

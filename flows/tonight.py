@@ -81,10 +81,16 @@ class Tonight:
         where = " or ".join(f"relation = '{relation}'" for relation in DISAGREE)
         return self.read(PAIRS, ["left_id", "right_id"], where)
 
-    def merge_edges(self) -> pl.DataFrame:
-        """The pairs that earlier nights judged to be merged, whether or not that made them one group."""
+    def merge_edges(self, chunks: pl.DataFrame) -> pl.DataFrame:
+        """The pairs of two of these chunks that earlier nights judged to be merged, whether or not that made them one
+        group."""
         dataset = self.warehouse.open(PAIRS.name, self.run) if self.run else None
         if dataset is None or "action" not in dataset.schema.names:
             return PAIRS.empty().select(EDGE)
         where = f"action = '{MERGED}' or (action = '{LINKED}' and relation = '{EQUIVALENT}')"
-        return self.read(PAIRS, EDGE, where)
+        of_chunks = (
+            self.read(PAIRS, ["pair_id", "left_id", "right_id"], where)
+            .join(chunks, left_on="left_id", right_on="chunk_id", how="semi")
+            .join(chunks, left_on="right_id", right_on="chunk_id", how="semi")
+        )
+        return self.lookup(PAIRS, of_chunks["pair_id"], EDGE)

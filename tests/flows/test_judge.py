@@ -4,11 +4,13 @@ another order or a second run changes of that: nothing."""
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+import lance
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -412,6 +414,22 @@ def test_a_change_of_model_keeps_the_merges_and_judges_the_other_pairs_anew(
     assert nights.table("contradictions").height == 2
     assert nights.table("pairs").height == 6
     check_mart_agrees(nights)
+
+
+def test_a_contradiction_that_a_person_resolved_is_not_opened_again(nights: Nights, endpoint: WordEndpoint) -> None:
+    nights.verdicts.say("a", "b", CONTRADICTORY)
+    nights.verdicts.say("a", "c", CONTRADICTORY)
+    nights.run(("acme", "a", 1), ("acme", "b", 2), ("acme", "c", 3))
+    warehouse = Warehouse(str(nights.warehouse))
+    run = warehouse.published()
+    assert run is not None
+    table = lance.dataset(f"{warehouse.location}/contradictions.lance")
+    table.update({"status": "'resolved'"}, where=f"left_id = '{nights.id_of('b')}' or right_id = '{nights.id_of('b')}'")
+    versions = {**run.table_versions, "contradictions": warehouse.head("contradictions").version}
+    warehouse.commit(replace(run, run_id="99990101T000000.000000Z", table_versions=versions))
+    other = {**nights.sections(), "embedding": endpoint.settings(model="other")}
+    run_night(nights.warehouse, pending="all", **other)
+    assert sorted(nights.table("contradictions")["status"]) == ["open", "resolved"]
 
 
 def test_verdicts_of_slices_that_are_done_are_not_asked_for_again(
