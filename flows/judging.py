@@ -1,4 +1,4 @@
-"""The judge at work: evidence for each candidate pair, the transformer's reading where rules leave it open, a verdict."""
+"""The judge at work: evidence for each candidate pair, the reading of those that rules leave open, and a verdict."""
 
 import json
 from collections.abc import Callable

@@ -4,7 +4,10 @@ import polars as pl
 
 from schemas.terms import LEFT, RIGHT
 
-_VERSION_IN_TEXT = r"(?i)\b(?:version|versión|versão|edition|edición|edição|revision|revisión|revisão|release|rev\.?)\s+v?(\d+(?:\.\d+)*)"
+_VERSION_IN_TEXT = (
+    r"(?i)\b(?:version|versión|versão|edition|edición|edição|revision|revisión|revisão|release|rev\.?)"
+    r"\s+v?(\d+(?:\.\d+)*)"
+)
 _VALID_FROM = (
     r"(?i)\b(?:effective|in force|valid|applies|vigente|en vigor|em vigor|válid[oa]s?|aplica)\b[^.\n]{0,30}?"
     r"\b((?:19|20)\d{2})\b"

@@ -58,13 +58,14 @@ def pair_evidence(sides: Sides) -> pl.DataFrame:
 def _spread(sides: Sides) -> tuple[Ints, Ints, NDArray[np.int8]]:
     """The tokens of all sides: the pair of each, where it stands among all tokens, and +1 for left, -1 for right."""
     words = sides.words
-    parts = []
-    for places, sign in ((sides.left, 1), (sides.right, -1)):
-        lengths = words.lengths[places]
-        pair = np.repeat(np.arange(len(places)), lengths)
-        first = np.repeat(words.starts[places] - (np.cumsum(lengths) - lengths), lengths)
-        parts.append((pair, first + np.arange(len(pair)), np.full(len(pair), sign, dtype=np.int8)))
-    pairs, places, signs = zip(*parts, strict=True)
+    pairs, places, signs = [], [], []
+    for side, sign in ((sides.left, 1), (sides.right, -1)):
+        lengths = words.lengths[side]
+        pair = np.repeat(np.arange(len(side)), lengths)
+        first = np.repeat(words.starts[side] - (np.cumsum(lengths) - lengths), lengths)
+        pairs.append(pair)
+        places.append(first + np.arange(len(pair)))
+        signs.append(np.full(len(pair), sign, dtype=np.int8))
     return np.concatenate(pairs), np.concatenate(places), np.concatenate(signs)
 
 

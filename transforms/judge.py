@@ -1,8 +1,8 @@
 """The judge: from the evidence of a pair to its relation, with a confidence and the reasons in words.
 
-Rules speak first, where they are certain. What they leave open a small linear model weighs, and its figure is read off a
-curve of how often such pairs really were one. A differing number, date, code, negation, opposite or name is a veto: no
-such pair is ever called equivalent.
+Rules speak first, where they are certain. What they leave open a small linear model weighs, and its figure is read off
+a curve of how often such pairs really were one. A differing number, date, code, negation, opposite or name is a veto:
+no such pair is ever called equivalent.
 """
 
 from collections.abc import Callable, Mapping, Sequence

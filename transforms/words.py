@@ -34,10 +34,11 @@ class Kind(IntEnum):
 
 
 # Numbers and codes with what joins their parts; words; units that are no words; signs that say something; marks.
-_TOKEN = (
+_SPLIT = (
     r"km/h|\p{L}*\p{Nd}[\p{L}\p{Nd}]*(?:[.,:/_\-][\p{L}\p{Nd}]*\p{Nd}[\p{L}\p{Nd}]*)*"
     r"|\p{L}[\p{L}\p{M}]*(?:['’]\p{L}+)*|[°º]\p{L}?|[%$€£<>=≤≥±+×÷&@#?]|[.!:;\n]"
 )
+_MARKS = frozenset(".!:;\n")
 _MINUS = (r"(^|[\s(\[])[-−–](\d)", "${1}minus ${2}")
 # Thousands told apart by a space, thin or not.
 _SPACED = (r"\b(\d{1,3})[ \x{A0}\x{202F}](\d{3})\b", "${1}${2}")
@@ -105,7 +106,7 @@ def words_of(texts: pl.Series) -> Words:
     texts = texts.fill_null("")
     if texts.len():
         texts = _without_in_the(_with_dates(texts))
-    split = texts.str.extract_all(_TOKEN)
+    split = texts.str.extract_all(_SPLIT)
     lengths = split.list.len().to_numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     vocabulary, token = distinct_with_codes(split.explode(empty_as_null=False))
@@ -174,7 +175,7 @@ def _looked_up(token: str, looked: _Looked, at: int) -> tuple[Kind, str]:  # noq
     if _DIGITS.search(token):
         return _number_or_code(token, looked, at)
     if not token[0].isalpha():
-        return (Kind.MARK if token in ".!:;\n" else Kind.SIGN), token
+        return (Kind.MARK if token in _MARKS else Kind.SIGN), token
     bare = unaccented(token).replace("’", "'")
     if bare in NEGATIONS or bare.endswith("n't"):
         return Kind.NEGATION, "not"
