@@ -3,7 +3,10 @@
 Lists are short on purpose: a word that is missing here costs a question to a person, a wrong one a wrong merge.
 """
 
+import re
 import unicodedata
+
+_ACCENTS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -11,9 +14,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 def unaccented(word: str) -> str:
-    """The word in lower case without its accents."""
-    bare = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(char for char in bare if not unicodedata.combining(char))
+    """The word in lower case, its Latin letters without accents. In other scripts a mark makes another letter."""
+    return word.lower() if word.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
 
 
 # Words that carry no content of their own: articles, prepositions, pronouns, auxiliaries.
@@ -33,7 +35,7 @@ ses
 
 # Words that turn a statement round. Two texts that differ in how many they have do not say the same.
 NEGATIONS = _words("""
-not no never none nobody nothing neither nor nowhere without cannot cant dont doesnt didnt isnt arent wasnt werent wont
+not non no never none nobody nothing neither nor nowhere without cannot cant dont doesnt didnt isnt arent wasnt werent wont
 wouldnt shouldnt couldnt mustnt hasnt havent hadnt aint hardly barely unable refuse refuses refused fail fails failed
 except unless
 no ni nunca jamas nadie nada ningun ninguno ninguna sin tampoco salvo excepto
@@ -310,16 +312,18 @@ UNITS: dict[str, tuple[str, float]] = {
         "charge": "mAh:3.6 Ah:3600",
         "frequency": "Hz:1 kHz:1000 MHz:1e6 GHz:1e9",
         "pressure": "Pa:1 kPa:1000 MPa:1e6 bar:1e5 psi:6894.757",
-        "volume": "ml:1e-3 mL:1e-3 cl:1e-2 l:1 L:1 litre:1 litres:1 liter:1 liters:1 litros:1 gal:3.785411784",
+        "volume": "ml:1e-3 mL:1e-3 cl:1e-2 l:1 L:1 litre:1 litres:1 liter:1 liters:1 litros:1 gal:3.785411784 cm³:1e-3 cm3:1e-3 m³:1000 m3:1000",
         "data": "B:1 kB:1e3 KB:1e3 MB:1e6 GB:1e9 TB:1e12",
         "speed": "km/h:1 kmh:1 kph:1 mph:1.609344",
         "torque": "Nm:1",
         "share": "%:1 percent:1 pct:1 porcentaje:1",
         "temperature": "°C:1 ºC:1",
         "temperature F": "°F:1 ºF:1",
-        "money": "$:1 usd:1 USD:1 dollars:1",
+        "money": "$:1 US$:1 usd:1 USD:1 dollars:1",
         "euros": "€:1 eur:1 EUR:1 euros:1",
         "pounds": "£:1 gbp:1 GBP:1",
+        "reais": "R$:1 brl:1 BRL:1 reais:1",
+        "area": "mm²:1e-6 mm2:1e-6 cm²:1e-4 cm2:1e-4 m²:1 m2:1 km²:1e6 km2:1e6",
     }.items()
     for name, factor in ((unit.rsplit(":", 1)[0], float(unit.rsplit(":", 1)[1])) for unit in units.split())
 }
