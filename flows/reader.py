@@ -55,11 +55,15 @@ class Reader:
             texts, output_value=None, batch_size=self.batch_size, show_progress_bar=False
         )
         whole = np.stack([_unit(output["sentence_embedding"].numpy(force=True)) for output in outputs])
+        unknown = self.transformer.tokenizer.unk_token_id
         words = []
         for output in outputs:
-            tokens = output["token_embeddings"].numpy(force=True)[output["attention_mask"].numpy(force=True) > 0]
+            is_there = output["attention_mask"].numpy(force=True) > 0
+            tokens = _unit(output["token_embeddings"].numpy(force=True)[is_there])
+            # Words that the model does not know all look alike to it: they have no counterpart.
+            tokens[output["input_ids"].numpy(force=True)[is_there] == unknown] = 0
             # The first and the last stand for no word.
-            words.append(_unit(tokens[1:-1]).astype(np.float16))
+            words.append(tokens[1:-1].astype(np.float16))
         return whole, words
 
 

@@ -35,9 +35,9 @@ ses
 
 # Words that turn a statement round. Two texts that differ in how many they have do not say the same.
 NEGATIONS = _words("""
-not non no never none nobody nothing neither nor nowhere without cannot cant dont doesnt didnt isnt arent wasnt werent wont
-wouldnt shouldnt couldnt mustnt hasnt havent hadnt aint hardly barely unable refuse refuses refused fail fails failed
-except unless
+not non no never none nobody nothing neither nor nowhere without cannot cant dont doesnt didnt isnt arent wasnt werent
+wont wouldnt shouldnt couldnt mustnt hasnt havent hadnt aint hardly barely unable refuse refuses refused fail fails
+failed except unless
 no ni nunca jamas nadie nada ningun ninguno ninguna sin tampoco salvo excepto
 nao nem nunca jamais ninguem nada nenhum nenhuma sem tampouco exceto
 ne pas jamais aucun aucune sans rien personne
@@ -312,7 +312,8 @@ UNITS: dict[str, tuple[str, float]] = {
         "charge": "mAh:3.6 Ah:3600",
         "frequency": "Hz:1 kHz:1000 MHz:1e6 GHz:1e9",
         "pressure": "Pa:1 kPa:1000 MPa:1e6 bar:1e5 psi:6894.757",
-        "volume": "ml:1e-3 mL:1e-3 cl:1e-2 l:1 L:1 litre:1 litres:1 liter:1 liters:1 litros:1 gal:3.785411784 cm³:1e-3 cm3:1e-3 m³:1000 m3:1000",
+        "volume": "ml:1e-3 mL:1e-3 cl:1e-2 l:1 L:1 litre:1 litres:1 liter:1 liters:1 litros:1 gal:3.785411784 "
+        "cm³:1e-3 cm3:1e-3 m³:1000 m3:1000",
         "data": "B:1 kB:1e3 KB:1e3 MB:1e6 GB:1e9 TB:1e12",
         "speed": "km/h:1 kmh:1 kph:1 mph:1.609344",
         "torque": "Nm:1",
