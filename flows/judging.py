@@ -1,4 +1,4 @@
-"""The judge at work: evidence for each candidate pair, the transformer's reading where rules leave it open, a verdict."""
+"""The judge at work: evidence for each candidate pair, the reading of those that rules leave open, and a verdict."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -49,13 +49,13 @@ def judge_pairs(
     `pairs` has pair_id, left_id, right_id, scope and similarity; `chunks` has every chunk named there, with chunk_id,
     kind, text, metadata and first_seen_at. Other columns are carried through.
     """
-    chunks = chunks.unique("chunk_id", keep="first", maintain_order=True)
-    done, found = (
-        0,
-        [pairs.clear().with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in VERDICT.items())],
-    )
+    every = chunks.unique("chunk_id", keep="first", maintain_order=True)
+    found = [pairs.clear().with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in VERDICT.items())]
+    done = 0
     opened: list[Reader] = []
     for some in pairs.iter_slices(_PAIRS_AT_ONCE):
+        named = pl.concat([some.select(chunk_id="left_id"), some.select(chunk_id="right_id")])
+        chunks = every.join(named, on="chunk_id", how="semi", maintain_order="left")
         evidence = evidence_of(some, chunks, id_fields=settings.id_fields)
         wanted = wants_reading(evidence)
         if settings.reader is not None and wanted.any() and not opened:

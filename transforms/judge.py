@@ -1,8 +1,8 @@
 """The judge: from the evidence of a pair to its relation, with a confidence and the reasons in words.
 
-Rules speak first, where they are certain. What they leave open a small linear model weighs, and its figure is read off a
-curve of how often such pairs really were one. A differing number, date, code, negation, opposite or name is a veto: no
-such pair is ever called equivalent.
+Rules speak first, where they are certain. What they leave open a small linear model weighs, and its figure is read off
+a curve of how often such pairs really were one. A differing number, date, code, negation, opposite or name is a veto:
+no such pair is ever called equivalent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +84,7 @@ _vetoed = (
     | (_higher("signs") > 0)
     | (_negations > 0)
     | (_lower("names") > 0)
+    | (_lower("letters") > 0)
 )
 _may_be_one = ~_vetoed & (_col("moved") == 0) & (_col("broader") == 0)
 _is_close = (
@@ -212,7 +213,7 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
     rules: list[Rule] = [
         (_col("is_spec") & (_col("fields_differ") == 0), EQUIVALENT, pl.lit(_SAME_WORDS), "rule: same fields"),
         (
-            _col("is_spec") & _col("newer").is_not_null() & _col("is_value_only"),
+            _col("is_spec") & _col("is_newer") & _col("is_value_only"),
             SUPERSEDING,
             pl.lit(0.9),
             "rule: newer",
@@ -237,7 +238,7 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
     relation = _first(rules, lambda rule: pl.lit(rule[1]))
     confidence = _first(rules, lambda rule: rule[2].cast(pl.Float32))
     decided_by = _first(rules, lambda rule: pl.lit(rule[3]))
-    larger = pl.when(_higher("words") == _col("left_words")).then(pl.lit(LEFT)).otherwise(pl.lit(RIGHT))
+    larger = pl.when(_col("left_only") > _col("right_only")).then(pl.lit(LEFT)).otherwise(pl.lit(RIGHT))
     return weighed.with_columns(relation=relation, confidence=confidence, decided_by=decided_by).select(
         "relation",
         "confidence",
