@@ -69,6 +69,12 @@ def in_columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) ->
     ]
 
 
+def plain(text: str, *, most: int) -> str:
+    """A text in one line of at most so many characters, without what a terminal would obey."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def is_terminal() -> bool:
     """Whether a person types and reads: both ends are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()

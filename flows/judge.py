@@ -13,9 +13,11 @@ from typing import Any
 import polars as pl
 
 from flows.judged_tables import BECAME, Groups, JudgedTables
-from flows.judging import VERDICT, judge_pairs
-from flows.settings import JudgeSettings
+from flows.judging import VERDICT
+from flows.llm import second_opinion
+from flows.settings import JudgeSettings, Settings
 from flows.tonight import DISAGREE, EDGE, NOMINATED, Tonight
+from flows.verdicts import verdicts
 from flows.warehouse import Run, Warehouse
 from schemas.tables import CANONICALS, CHUNKS, PAIRS, SEPARATIONS, VARIANTS
 from schemas.terms import LEFT, LINKED, MERGED, STORED_AS_NEW, SUPERSEDED
@@ -27,7 +29,7 @@ from transforms.supersede import starts, superseded
 # Texts of so many pairs are held at once.
 SLICE_PAIRS = 50_000
 _JUDGED = {**{name: PAIRS.dtypes[name] for name in NOMINATED}, **VERDICT, "is_known": pl.Boolean()}
-_READ_BY_JUDGE = ["chunk_id", "kind", "text", "metadata", "first_seen_at"]
+READ_BY_JUDGE = ["chunk_id", "kind", "text", "metadata", "first_seen_at"]
 _FACTS = ["chunk_id", "scope", "first_seen_at", "last_seen_at", "occurrences", "keep_apart", *BECAME]
 
 
@@ -48,26 +50,26 @@ def judge_night(
     staging: Path,
     folder: Path,
     *,
-    verdicts: Path,
+    slices: Path,
     warehouse: Warehouse,
     run: Run | None,
     run_id: str,
     started_at: datetime,
-    settings: JudgeSettings,
+    settings: Settings,
     tell: Callable[[str], None],
     tell_rows: Callable[[int], None],
 ) -> dict[str, Any]:
     """Judges the pairs that were not, and writes what that changes in each table. Nothing is written where there are
-    none. Verdicts go to `verdicts`, slice by slice, so that a killed run judges nothing twice."""
+    none. Verdicts go to `slices`, one after the other, so that a killed run judges nothing twice."""
     tonight = Tonight(staging, warehouse, run)
     pairs = tonight.pairs_to_judge()
     if pairs.is_empty():
         return {"judged": 0, "merged": 0, "actions": {}, "acted_new": 0, "relations": {}}
-    judged = judged_pairs(pairs, verdicts, tonight=tonight, settings=settings, tell=tell, tell_rows=tell_rows)
+    judged = judged_pairs(pairs, slices, tonight=tonight, settings=settings, tell=tell, tell_rows=tell_rows)
     chunks = tonight.chunks(chunks_in(judged)["chunk_id"], _FACTS)
     separations = tonight.read(SEPARATIONS, ["pair_id", "left_id", "right_id"])
-    judged = decided(judged, chunks, separations, limits=limits_of(settings))
-    groups = make_groups(judged, separations, tonight=tonight, settings=settings)
+    judged = decided(judged, chunks, separations, limits=limits_of(settings.judge))
+    groups = make_groups(judged, separations, tonight=tonight, settings=settings.judge)
     replaced = make_superseded(judged, chunks, groups, tonight=tonight)
     judged = acted_on(judged, chunks, groups, replaced)
     became = what_became(judged, chunks, groups, replaced)
@@ -94,25 +96,26 @@ def judged_pairs(
     folder: Path,
     *,
     tonight: Tonight,
-    settings: JudgeSettings,
+    settings: Settings,
     tell: Callable[[str], None],
     tell_rows: Callable[[int], None],
 ) -> pl.DataFrame:
     """The pairs with their verdicts; those of a slice that is there already are not judged again."""
     folder.mkdir(parents=True, exist_ok=True)
     slices = []
-    for number, some in enumerate(pairs.iter_slices(SLICE_PAIRS)):
-        path = folder / f"{number:06d}.parquet"
-        judged = pl.read_parquet(path, glob=False) if path.exists() else None
-        if judged is None or not judged["pair_id"].equals(some["pair_id"]):
-            texts = tonight.chunks(chunks_in(some)["chunk_id"], _READ_BY_JUDGE)
-            tell_more = partial(_tell_more, tell_rows, number * SLICE_PAIRS)
-            judged = judge_pairs(some, texts, settings=settings, tell=tell, tell_rows=tell_more)
-            judged = judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items())
-            unfinished = path.with_suffix(".partial")
-            judged.write_parquet(unfinished)
-            unfinished.rename(path)
-        slices.append(judged)
+    with second_opinion(settings) as opinion:
+        for number, some in enumerate(pairs.iter_slices(SLICE_PAIRS)):
+            path = folder / f"{number:06d}.parquet"
+            judged = pl.read_parquet(path, glob=False) if path.exists() else None
+            if judged is None or not judged["pair_id"].equals(some["pair_id"]):
+                texts = tonight.chunks(chunks_in(some)["chunk_id"], READ_BY_JUDGE)
+                tell_more = partial(_tell_more, tell_rows, number * SLICE_PAIRS)
+                judged = verdicts(some, texts, settings=settings, tell=tell, tell_rows=tell_more, opinion=opinion)
+                judged = judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items())
+                unfinished = path.with_suffix(".partial")
+                judged.write_parquet(unfinished)
+                unfinished.rename(path)
+            slices.append(judged)
     return pl.concat(slices)
 
 

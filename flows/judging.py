@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,12 @@ def _model() -> Model:
     return model_of(json.loads(_MODEL.read_text(encoding="utf-8")))
 
 
+@lru_cache(maxsize=1)
+def _reader(model: str) -> Reader:
+    """Opened once a process: who has a few pairs judged now and then does not wait for it each time."""
+    return open_reader(model, allow_hub=False)
+
+
 def judge_pairs(
     pairs: pl.DataFrame,
     chunks: pl.DataFrame,
@@ -60,7 +66,7 @@ def judge_pairs(
         wanted = wants_reading(evidence)
         if settings.reader is not None and wanted.any() and not opened:
             tell(f"{settings.reader} reads the pairs that rules leave open")
-            opened.append(open_reader(settings.reader, allow_hub=False))
+            opened.append(_reader(settings.reader))
         reading = _readings(some, chunks, wanted, opened, partial(_tell_more, tell_rows, done))
         evidence = pl.concat([evidence, reading], how="horizontal")
         verdict = judged(evidence, _model(), priority_supersedes=settings.priority_supersedes)

@@ -14,7 +14,7 @@ from blake3 import blake3
 from flows.cache_folder import cache_folder
 from flows.endpoint import Endpoint, EndpointRefused, TextsRefused, TryAgain, key_in
 from flows.question import PROMPT_VERSION, InvalidReply, Question, Reply, question, reply_in, reply_of
-from flows.settings import LlmSettings
+from flows.settings import LlmSettings, Settings
 
 OPINIONS = pl.Schema(
     {
@@ -230,6 +230,17 @@ def open_second_opinion(settings: LlmSettings) -> SecondOpinion | None:
         most_bytes=_MOST_ANSWER_BYTES,
     )
     return SecondOpinion(settings=settings, endpoint=endpoint, cache=cache_folder(settings.cache, name="llm"))
+
+
+@contextlib.contextmanager
+def second_opinion(settings: Settings) -> Iterator[SecondOpinion | None]:
+    """The second opinion that a merge needs by these settings, for as long as the block; None where it needs none."""
+    opinion = open_second_opinion(settings.llm) if settings.judge.require_confirmation else None
+    try:
+        yield opinion
+    finally:
+        if opinion is not None:
+            opinion.close()
 
 
 def _frame(pair_ids: pl.Series, replies: list[Reply | None]) -> pl.DataFrame:

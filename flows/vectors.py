@@ -163,6 +163,31 @@ class Vectors:
                 pass
         return Loaded(mine["chunk_id"], mine["scope"], grid, mine["_rowid"].to_numpy())
 
+    def of_scope(self, scope: str, *, run: Run) -> tuple[pl.Series, Grid]:
+        """The chunk ids of a scope in their order, and their vectors on the grid, as the run published them."""
+        dataset = self.published(run)
+        if dataset is None:
+            return _no_ids()["chunk_id"], np.empty((0, self.dimensions), dtype=np.int16)
+        rows = _frame(dataset.to_table(columns=["chunk_id", _COLUMN], filter=is_scope(scope))).sort("chunk_id")
+        return rows["chunk_id"], snapped(rows[_COLUMN].to_numpy().reshape(rows.height, self.dimensions))
+
+    def size_of_scope(self, scope: str, *, run: Run) -> int:
+        """How many vectors of a scope the run published."""
+        dataset = self.published(run)
+        return 0 if dataset is None else int(dataset.count_rows(is_scope(scope)))
+
+    def nearest_in_index(
+        self, query: NDArray[np.float32], scope: str, *, run: Run, most: int, probes: int
+    ) -> tuple[pl.Series, Grid]:
+        """The chunks of a scope that the index finds nearest, in the order of their ids, and their vectors on the
+        grid."""
+        dataset = self.published(run)
+        assert dataset is not None  # only a table with rows has an index to ask
+        asked = {"column": _COLUMN, "q": query, "k": most, "metric": "dot", "nprobes": probes}
+        found = dataset.to_table(columns=["chunk_id", _COLUMN], nearest=asked, filter=is_scope(scope), prefilter=True)
+        rows = _frame(found).sort("chunk_id")
+        return rows["chunk_id"], snapped(rows[_COLUMN].to_numpy().reshape(rows.height, self.dimensions))
+
     def partitions(self, loaded: Loaded) -> Partitions:
         """The partition of each loaded row: the index's own, or the nearest one where a row is not in the index yet."""
         reader = VectorIndexReader(self.warehouse.head(self.table), _INDEX)
@@ -178,6 +203,11 @@ class Vectors:
         outside = np.flatnonzero(of_row < 0)
         of_row[outside] = assigned(loaded.grid[outside], centroids)
         return Partitions(centroids, of_row)
+
+
+def is_scope(scope: str) -> str:
+    """The filter for rows of a scope, whatever it is called."""
+    return "scope = '" + scope.replace("'", "''") + "'"
 
 
 def _no_ids() -> pl.DataFrame:

@@ -7,7 +7,7 @@ import polars as pl
 
 from flows.confirm import confirmed
 from flows.judging import judge_pairs
-from flows.llm import SecondOpinion, open_second_opinion
+from flows.llm import SecondOpinion, second_opinion
 from flows.settings import Settings
 
 
@@ -27,10 +27,8 @@ def verdicts(
     second opinion along: one that is down is then not asked again for every slice.
     """
     with ExitStack() as opened:
-        if opinion is None and settings.judge.require_confirmation:
+        if opinion is None:
             # Opened first: a key that is missing is told before the judge has read for an hour.
-            opinion = open_second_opinion(settings.llm)
-            if opinion is not None:
-                opened.callback(opinion.close)
+            opinion = opened.enter_context(second_opinion(settings))
         judged = judge_pairs(pairs, chunks, settings=settings.judge, tell=tell, tell_rows=tell_rows)
         return confirmed(judged, chunks, opinion=opinion, settings=settings.judge, tell=tell, tell_rows=tell_rows)

@@ -64,7 +64,7 @@ def given_verdicts() -> Iterator[Verdicts]:
     """The judge of this process says what the test does, for as long as the block."""
     verdicts = Verdicts()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flows.judge.judge_pairs", verdicts.judge)
+        patch.setattr("flows.verdicts.judge_pairs", verdicts.judge)
         yield verdicts
 
 

@@ -460,3 +460,16 @@ def search_exactly(
     place = np.repeat(np.sort(rows), most).reshape(-1, most)
     keys = nearest.keys[np.sort(rows)]
     return Truth(place[keys > -np.inf], keys[keys > -np.inf])
+
+
+def search_among(queries: Grid, members: Grid, *, most: int, threshold: float) -> tuple[Places, Places, Floats]:
+    """Of each query its best members: places of query and member and their cosine, by query, the best first; of members
+    as near, the lower place."""
+    nearest = Nearest(np.concatenate([queries, members]), most=most, threshold=threshold)
+    never = lambda left, right: np.zeros(len(left), dtype=bool)  # noqa: E731
+    for some in _blocks(np.arange(len(queries)), _BLOCK_ROWS):
+        for others in _blocks(np.arange(len(queries), len(queries) + len(members)), _BLOCK_ROWS):
+            nearest.offer(some, others, is_second_sight=never)
+    row, keys = _flat(np.arange(len(queries)), nearest.keys[: len(queries), ::-1])
+    dots, place = _parts(keys)
+    return row, place - len(queries), (dots / nearest.square).astype(np.float32)

@@ -32,6 +32,8 @@ COMMANDS = [
     ("backfill",),
     ("unmerge",),
     ("sql",),
+    ("check",),
+    ("explain",),
     ("judge",),
     ("calibrate",),
     ("runs",),
@@ -396,6 +398,44 @@ def test_judged_pairs_with_labels_are_calibrated_and_drawn(call: Call, folder: P
         pasted = f"merge_confidence = {judge.merge_confidence:g}\nmerge_similarity = {judge.merge_similarity:g}"
         assert told.out.endswith(f"[judge]\n{pasted}\n\nplot     curve.svg\n")
         assert (folder / "curve.svg").read_text().startswith("<svg ")
+
+
+# ---- checking rows
+
+
+def test_rows_are_checked_against_the_warehouse_and_nothing_is_written(call: Call, folder: Path) -> None:
+    options = ("--scope-column", "tenant", *FAQ_COLUMNS, "--warehouse", "out")
+    call("run", "--direct", "--input", "faq.csv", *options)
+    (folder / "new.csv").write_text("key,body,tenant\na,Opening hours?,acme\ne,Closing hours?,acme\nf,,acme\n")
+    before = tree(folder / "out")
+    told = call("check", "new.csv", *options)
+    assert (told.err, told.code) == ("", 0)
+    assert [line.split()[:2] for line in told.out.splitlines()] == [
+        ["out:", "has"],
+        ["row", "becomes"],
+        ["a", "merged_into_existing"],
+        ["e", "stored_as_new"],
+        ["f", "rejected"],
+        ["rows", "3"],
+        ["exact", "duplicates"],
+        ["stored_as_new", "1"],
+        ["rejected", "1"],
+    ]
+    told = call("check", "new.csv", *options, "--out", "checked.csv")
+    assert told.out.splitlines()[-1] == "written  checked.csv"
+    assert pl.read_csv(folder / "checked.csv")["duplicate_kind"].to_list() == ["exact", "none", None]
+    assert tree(folder / "out") == before
+
+
+def test_a_result_that_could_not_be_written_is_told_before_anything_is_read(call: Call) -> None:
+    told = call("check", "nothing.csv", "--out", "checked.txt")
+    assert told == (
+        "",
+        "nightfold: checked.txt: unknown kind of file '.txt'; name a .parquet, .pq, .csv, .jsonl or .ndjson file\n",
+        1,
+    )
+    told = call("check", "nothing.csv", "--warehouse", "out")
+    assert (told.err, told.code) == ("nightfold: nothing.csv: no such file, folder or glob with a match\n", 1)
 
 
 # ---- help and version

@@ -28,6 +28,7 @@ from schemas.terms import (
     FLAGGED,
     LINKED,
     MERGED,
+    PUBLISHED,
     QUEUED,
     STORED_AS_NEW,
     SUBSET,
@@ -35,6 +36,7 @@ from schemas.terms import (
     SUPERSEDING,
     UNKNOWN,
 )
+from tests.flows.chat_endpoint import ChatEndpoint, chatting, reply
 from tests.flows.word_endpoint import WordEndpoint
 from tests.judged import Nights, Row, given_verdicts, sections, word_endpoint
 from tests.judged import given as rows_of
@@ -184,7 +186,7 @@ def test_every_limit_of_the_settings_reaches_the_decision() -> None:
         queue_unknown=False,
     )
     assert limits_of(given_limits) == Limits(0.1, 0.2, 0.3, False, True, False, False)
-    assert limits_of(JudgeSettings()) == Limits()
+    assert limits_of(JudgeSettings()) == Limits(merge_similarity=0.9)
 
 
 def test_a_judge_that_is_switched_off_judges_nothing_and_catches_up_when_it_is_on(nights: Nights) -> None:
@@ -446,7 +448,7 @@ def test_verdicts_of_slices_that_are_done_are_not_asked_for_again(
         return judge(pairs, *args, **kwargs)
 
     rows: list[Row] = [("acme", name, day) for day, name in enumerate("abcd", 1)]
-    monkeypatch.setattr(stage, "judge_pairs", fails_third)
+    monkeypatch.setattr("flows.verdicts.judge_pairs", fails_third)
     given_once = rows_of(nights.folder / "in.parquet", *rows)
     with pytest.raises(KeyboardInterrupt):
         run_night(nights.warehouse, given_once, **nights.sections())
@@ -454,3 +456,61 @@ def test_verdicts_of_slices_that_are_done_are_not_asked_for_again(
     run_night(nights.warehouse, given_once, **nights.sections())
     assert (calls, len(nights.verdicts.asked)) == ([2, 2, 2, 2], 6)
     assert nights.groups["b"] == ("a", "a")
+
+
+# ---- the second opinion
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatEndpoint]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with chatting() as llm:
+        yield llm
+
+
+def asking(llm: ChatEndpoint, folder: Path) -> dict[str, Any]:
+    return {"llm": llm.settings(folder / "llm").model_dump(exclude_none=True)}
+
+
+def evidence_asked_about(nights: Nights, name: str) -> str:
+    """What the question about a chunk says of the best candidate."""
+    question = nights.row_of("pending_reviews", name)
+    assert question["reason"].endswith(", and no second opinion confirms it")
+    return str(json.loads(question["candidates"])[0]["evidence"])
+
+
+def test_a_merge_that_the_second_opinion_refuses_is_queued_with_its_reason(nights: Nights, llm: ChatEndpoint) -> None:
+    nights.verdicts.say("a", "b", evidence="the same but for a comma")
+    nights.verdicts.say("a", "c", UNKNOWN, confidence=0.1)
+    llm.rule = lambda _: reply("complementary", reason="two valves and a hose")
+    run = nights.run(("acme", "a", 1), ("acme", "b", 2), ("acme", "c", 3), **asking(llm, nights.folder))
+    assert run.actions == {STORED_AS_NEW: 1, QUEUED: 2}
+    assert nights.groups["b"] == ("b", "b")
+    assert evidence_asked_about(nights, "b") == (
+        "the same but for a comma; the second opinion of m is complementary: two valves and a hose"
+    )
+    assert len(llm.asked) == 1
+
+
+def test_a_merge_that_the_second_opinion_shares_is_made(nights: Nights, llm: ChatEndpoint) -> None:
+    nights.verdicts.say("a", "b")
+    llm.rule = lambda _: reply("equivalent")
+    nights.run(("acme", "a", 1), ("acme", "b", 2), **asking(llm, nights.folder))
+    assert nights.groups["b"] == ("a", "a")
+
+
+def test_while_the_second_opinion_is_out_of_reach_merges_wait_in_the_queue_and_the_night_is_published(
+    nights: Nights, llm: ChatEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "SLICE_PAIRS", 1)
+    names = "abcdef"
+    for other in names[1:]:
+        nights.verdicts.say("a", other)
+    llm.rule = lambda _: (500, {}, b"")
+    rows: list[Row] = [("acme", name, day) for day, name in enumerate(names, 1)]
+    run = nights.run(*rows, **asking(llm, nights.folder))
+    assert run.status == PUBLISHED
+    assert run.actions == {STORED_AS_NEW: 1, QUEUED: 5}
+    assert evidence_asked_about(nights, "b").endswith("the endpoint of [llm] was not reached")
+    # Three failures, a probe, and no word more for the slices after that.
+    assert len(llm.asked) == 4
