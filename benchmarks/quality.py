@@ -3,8 +3,9 @@
     python -m benchmarks.quality eval                  everything
     python -m benchmarks.quality eval --only pairs     labelled pairs alone
 
-`eval` is a folder with pairs.parquet (set, text_a, text_b, mergeable, relation), clusters.parquet (set, record_id, text,
-cluster) and vehicles_33k.parquet. Whatever the judge has learned is measured without the family of sets it is measured on.
+`eval` is a folder with pairs.parquet (set, text_a, text_b, mergeable, relation), clusters.parquet (set, record_id,
+text, cluster) and vehicles_33k.parquet. What the judge has learned is measured without the family of sets it is
+measured on.
 """
 
 import argparse
@@ -88,10 +89,9 @@ def _pairs(path: Path, *, cache: Path | None) -> None:
 def _merging(rows: pl.DataFrame, rule: pl.Expr) -> str:
     merged = rows.filter(rule)
     against = rows.filter(pl.col("label") == CONTRADICTORY)
-    return (
-        f"{_ratio(merged['mergeable'].sum(), merged.height)} {_ratio(merged['mergeable'].sum(), rows['mergeable'].sum())} "
-        + (f"{_ratio(against.filter(rule).height, against.height)}")
-    )
+    right, wanted = merged.filter("mergeable").height, rows.filter("mergeable").height
+    shares = (right, merged.height), (right, wanted), (against.filter(rule).height, against.height)
+    return " ".join(_ratio(part, whole) for part, whole in shares)
 
 
 def _ratio(part: int | float, whole: int | float) -> str:
@@ -111,7 +111,7 @@ def _macro_f1(rows: pl.DataFrame) -> str:
     for relation in RELATIONS:
         truth, found = labelled["label"] == relation, labelled["relation"] == relation
         if truth.any():
-            scores.append(2 * (truth & found).sum() / (truth.sum() + found.sum()))
+            scores.append(2 * int((truth & found).sum()) / (int(truth.sum()) + int(found.sum())))
     return f"{np.mean(scores):.3f}" if len(scores) > 1 else "-"
 
 
