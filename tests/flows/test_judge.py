@@ -337,7 +337,10 @@ def test_pieces_in_the_order_of_time_and_any_order_of_rows_end_as_one_night(
             if piece:
                 pieces.run(*dice.sample(piece, len(piece)), source=f"in{number}", **judge)
         moments = ("queued_at", "source", "reviewed_at", "reviewed_by", "decision")
+        # A question of an early night whose chunk a later one merged is on record as settled.
+        settled = pieces.table("pending_reviews").filter(pl.col("reviewed_at").is_not_null())
         wanted, got = state(once, but=moments), state(pieces, but=moments)
+        got["pending_reviews"] = got["pending_reviews"].join(settled, on="review_id", how="anti")
         for name in JUDGED_TABLES:
             assert_frame_equal(got[name], wanted[name])
 

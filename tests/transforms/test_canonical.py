@@ -94,6 +94,7 @@ def graphs(draw: st.DrawFn, *, subsets: bool = True, most: int = 14) -> tuple[in
     return count, [(a, b, side) for (a, b), side in drawn.items()]
 
 
+@settings(deadline=None)
 @given(graphs(subsets=False))
 def test_the_hubs_are_the_first_maximal_independent_set(graph: tuple[int, list[Edge]]) -> None:
     count, edges = graph
@@ -110,6 +111,7 @@ def test_the_hubs_are_the_first_maximal_independent_set(graph: tuple[int, list[E
             assert canonical_id == min(hubs & set(undirected[chunk_id]))
 
 
+@settings(deadline=None)
 @given(graphs(), st.sampled_from(ALL_STANDS))
 def test_every_chunk_has_one_canonical_and_its_own_edge_to_the_one_that_stands(
     graph: tuple[int, list[Edge]], stands: Stands
@@ -124,6 +126,7 @@ def test_every_chunk_has_one_canonical_and_its_own_edge_to_the_one_that_stands(
         assert canonical_id == groups.filter(pl.col("stands_id") == stands_id)["chunk_id"].min()
 
 
+@settings(deadline=None)
 @given(graphs(), st.sampled_from(ALL_STANDS), st.randoms())
 def test_the_order_of_chunks_and_edges_changes_nothing(
     graph: tuple[int, list[Edge]], stands: Stands, dice: Any
@@ -162,7 +165,7 @@ numbers = st.integers(0, 13)
 pairs_apart = st.lists(st.tuples(numbers, numbers).filter(lambda both: both[0] < both[1]), max_size=10)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(graphs(), pairs_apart, st.sampled_from(ALL_STANDS), st.lists(numbers, max_size=10))
 def test_pieces_in_the_order_of_time_end_as_one_night(
     graph: tuple[int, list[Edge]], apart: list[Pair], stands: Stands, cuts: list[int]
@@ -173,6 +176,7 @@ def test_pieces_in_the_order_of_time_end_as_one_night(
     assert_frame_equal(over_nights(count, edges, apart, cuts, stands=stands), once)
 
 
+@settings(deadline=None)
 @given(graphs(), pairs_apart, st.sampled_from(ALL_STANDS))
 def test_two_that_are_kept_apart_are_never_in_one_group_and_groups_are_stars_all_the_same(
     graph: tuple[int, list[Edge]], apart: list[Pair], stands: Stands
@@ -206,6 +210,7 @@ def test_known_groups_that_hold_what_was_taken_apart_do_not_become_one() -> None
     assert groups["canonical_id"].to_list() == KNOWN["canonical_id"]
 
 
+@settings(deadline=None)
 @given(graphs(subsets=False), st.data())
 def test_no_group_crosses_a_scope_even_if_an_edge_does(graph: tuple[int, list[Edge]], data: st.DataObject) -> None:
     count, edges = graph
