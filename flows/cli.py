@@ -417,6 +417,30 @@ def check(
         progress.tell(f"written  {out}")
 
 
+@app.command()
+def explain(
+    chunk: Annotated[str | None, typer.Argument(help="The chunk: its id, or enough of its beginning.")] = None,
+    row: Annotated[
+        str | None, typer.Option("--row", metavar="SOURCE:ROW_ID", help="The chunk that this input row says.")
+    ] = None,
+    settings: SettingsFile = None,
+    warehouse: WarehouseDir = None,
+) -> None:
+    """Tell the story of a chunk: rows, group, judged pairs, decisions, runs.
+
+    [bold]Examples[/bold]
+
+    nightfold explain 3f2a9c
+
+    nightfold explain --row handbook:hb-016
+    """
+    from flows.explain import told
+    from flows.story import story_of
+
+    for line in told(story_of(_settings(settings, warehouse), chunk=chunk, row=row)):
+        typer.echo(line)
+
+
 Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help="A parquet, csv or jsonl file with text_a and text_b.")]
 
 

@@ -438,6 +438,16 @@ def test_a_result_that_could_not_be_written_is_told_before_anything_is_read(call
     assert (told.err, told.code) == ("nightfold: nothing.csv: no such file, folder or glob with a match\n", 1)
 
 
+def test_a_row_is_explained_in_words(call: Call) -> None:
+    call("run", "--direct", "-i", "faq.csv", "--warehouse", "out", "--scope", "acme", "--source", "faq", *FAQ_COLUMNS)
+    told = call("explain", "--row", "faq:a", "--warehouse", "out")
+    assert (told.err, told.code) == ("", 0)
+    assert [line for line in told.out.splitlines() if line and line[0] != " "][1:] == ["said by", "group", "runs"]
+    told = call("explain", "--warehouse", "out")
+    assert (told.out, told.code) == ("", 1)
+    assert told.err == "nightfold: explain: name a chunk by its id, or a row with --row SOURCE:ROW_ID\n"
+
+
 # ---- help and version
 
 
