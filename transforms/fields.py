@@ -86,13 +86,20 @@ def field_evidence(texts: pl.Series, kinds: pl.Series, left: Places, right: Plac
         .head(3)
         .str.join(", "),
         is_value_only=(pl.col("differs") == (pl.col("label") == _VALUE)).all(),
+        is_written_alike=(_folded("value_left") == _folded("value_right")).all(),
     )
     return base.join(found, on="pair", how="left", maintain_order="left").select(
         "is_spec",
         pl.col("fields_differ").fill_null(0),
         pl.col("fields_shown").fill_null(""),
         is_value_only=pl.col("is_value_only").fill_null(value=False) & pl.col("is_spec"),
+        is_written_alike=pl.col("is_written_alike").fill_null(value=False) & pl.col("is_spec"),
     )
+
+
+def _folded(value: str) -> pl.Expr:
+    """A field as it is written, but for case and spacing."""
+    return pl.col(value).str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
 def _side_by_side(base: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:

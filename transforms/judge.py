@@ -32,7 +32,7 @@ _CLOSE_MOST_WORDS = 180
 _LONG_WORDS, _LONG_SIMILARITY, _LONG_LOWER, _LONG_SHARE, _LONG_WORST = 16, 0.95, 0.9, 0.2, 0.3
 # The share of content that two texts must have in common for a difference to be a contradiction.
 _FRAME = 0.5
-_SAME_WORDS, _CERTAIN_RULE = 0.99, 0.95
+_SAME_WORDS, _SAME_VALUES, _CERTAIN_RULE = 0.99, 0.85, 0.95
 _CONTAINED = 0.75
 _RELATED = 0.35
 # Texts as near as this in the mean of three ways to measure it, which no rule tells apart, are a question to a person.
@@ -204,14 +204,16 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
         is_vetoed=_vetoed,
         is_swapped=_swapped,
         is_newer=_col("newer").is_not_null() & (pl.lit(priority_supersedes) | ~_col("is_by_priority")),
-        is_confirmed=_is_close | _is_long_and_near | _col("is_same_run"),
+        is_confirmed=_is_close | _is_long_and_near | (_col("is_same_run") & ~_col("is_spec")),
     )
     likely, overlap = _col("likely"), _col("overlap")
     is_age_known = _col("is_newer") & (_col("is_swapped") | (_nearness >= _OPEN)) & _frame()
     extra = _higher("only") - _lower("only") > 0
     is_contained = (_few_left == 0) & extra & (_share(_col("shared_content"), _lower("content")) >= 0.8)
     rules: list[Rule] = [
-        (_col("is_spec") & (_col("fields_differ") == 0), EQUIVALENT, pl.lit(_SAME_WORDS), "rule: same fields"),
+        (_col("is_written_alike"), EQUIVALENT, pl.lit(_SAME_WORDS), "rule: same fields"),
+        # `5 kW` and `5000 W`, `A.B` and `A B`: the same, and in a table of specifications a person says so.
+        (_col("is_spec") & (_col("fields_differ") == 0), EQUIVALENT, pl.lit(_SAME_VALUES), "rule: same values"),
         (
             _col("is_spec") & _col("is_newer") & _col("is_value_only"),
             SUPERSEDING,
@@ -245,7 +247,7 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
         stands=pl.when(_col("relation") == SUPERSEDING).then("newer").when(_col("relation") == SUBSET).then(larger),
         evidence=_in_words(),
         decided_by="decided_by",
-        is_confirmed=_col("is_confirmed") | (_col("is_spec") & (_col("fields_differ") == 0)),
+        is_confirmed=_col("is_confirmed") | _col("is_written_alike"),
     )
 
 
