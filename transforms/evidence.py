@@ -149,10 +149,14 @@ def _without_conventions(differing: pl.DataFrame) -> pl.DataFrame:
         )
     )
     # One for one: a number that reads as either of two others leaves one of these without its like.
-    matched = matched.filter(
-        (pl.len().over("pair", "key", "is_left") == 1) & (pl.len().over("pair", "key_there", "is_left") == 1)
-    )
-    gone = pl.concat([matched.select("pair", "key"), matched.select("pair", key="key_there")])
+    here, there = pl.col("key"), pl.col("key_there")
+    couples = matched.select(
+        "pair",
+        one=pl.when("is_left").then(here).otherwise(there),
+        other=pl.when("is_left").then(there).otherwise(here),
+    ).unique()
+    couples = couples.filter((pl.len().over("pair", "one") == 1) & (pl.len().over("pair", "other") == 1))
+    gone = pl.concat([couples.select("pair", key="one"), couples.select("pair", key="other")])
     return differing.join(gone, on=["pair", "key"], how="anti")
 
 

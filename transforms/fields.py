@@ -111,7 +111,9 @@ def _side_by_side(base: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:
         .drop(side)
         for side in ("left", "right")
     ]
-    both = sides[0].join(sides[1], on=["pair", "is_spec", "label"], how="full", coalesce=True, maintain_order="left")
+    both = sides[0].join(
+        sides[1], on=["pair", "is_spec", "label"], how="full", coalesce=True, maintain_order="left_right"
+    )
     is_one_sided = pl.col("value_left").is_null() | pl.col("value_right").is_null()
     return both.filter(pl.col("is_spec") | ~is_one_sided).with_columns(
         pl.col("value_left", "value_right").fill_null("")

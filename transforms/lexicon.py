@@ -15,7 +15,9 @@ def _words(text: str) -> frozenset[str]:
 
 def unaccented(word: str) -> str:
     """The word in lower case, its Latin letters without accents. In other scripts a mark makes another letter."""
-    return word.lower() if word.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
+    if word.isascii():
+        return word.lower()
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", word).casefold()))
 
 
 # Words that carry no content of their own: articles, prepositions, pronouns, auxiliaries.

@@ -81,7 +81,7 @@ _DATES = (
 )
 # Texts that any of these is in, at a glance.
 _FIGURES = (
-    r"(?:^|[\s(\[])[-−–]\p{Sc}?\d|\d[-/. \x{A0}\x{202F}]\d|(?:\d(?:st|nd|rd|th)?|\d,|May,?) (?:19|20)\d"
+    r"(?:^|[\s(\[])[-−–]\p{Sc}?\d|\d[-/. \x{A0}\x{202F}]\d|(?:\d(?:st|nd|rd|th)?,?|May,?) (?:19|20)\d"
     r"|(?i:\bp[eo]r ci?en)"
 )
 _MONTH_TOKEN = re.compile(r"month0?([1-9]|1[0-2])")
