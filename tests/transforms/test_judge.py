@@ -355,21 +355,13 @@ VOCABULARY = [
     "closed",
     "not",
     "no",
-    "no",
     "5",
     "6",
     "kW",
     "W",
-    "Bob",
-    "Ann",
-    "dog",
-    "animal",
-    "colour",
-    "color",
-    "version",
     "2",
-    "in",
 ]
+VOCABULARY += ["Bob", "Ann", "dog", "animal", "colour", "color", "version", "in"]
 ODD = ["", "...", "🙂", "שלום 5", "漢字", "5", "-5", "x" * 2_000, "long text " * 600, None]
 TEXTS: st.SearchStrategy[str | None] = (
     st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=10).map(" ".join)
@@ -412,7 +404,7 @@ def test_a_verdict_does_not_hang_on_the_pairs_beside_it(
 
 
 PROSE = st.lists(
-    st.sampled_from(["pump", "filter", "the", "of", "valve", "under", "water", "clean", "and", "hall", "wide"]),
+    st.sampled_from(["pump", "filter", "the", "of", "valve", "water", "clean", "and", "hall", "wide"]),
     min_size=2,
     max_size=12,
 )
