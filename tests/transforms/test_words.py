@@ -277,12 +277,14 @@ def grouped(number: int, gap: str) -> str:
     return f"{number:,}".replace(",", gap)
 
 
+@settings(deadline=None)
 @given(st.integers(1_000_000, 99_999_999_999), st.sampled_from([",", ".", " ", "\xa0", "\u202f"]))
 def test_thousands_told_apart_by_anything_are_the_same_number(number: int, gap: str) -> None:
     left, right = keys(f"some {grouped(number, gap)} rows", f"some {number} rows")
     assert left == right
 
 
+@settings(deadline=None)
 @given(st.integers(0, 999), st.integers(1, 99), st.sampled_from(["kg", "V", "€", ""]))
 def test_a_fraction_after_a_comma_is_one_after_a_point(whole: int, part: int, unit: str) -> None:
     left, right = keys(f"it is {whole},{part:02} {unit}", f"it is {whole}.{part:02} {unit}")
@@ -297,12 +299,14 @@ CONVERTED = [
 ]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 999), st.sampled_from(CONVERTED))
 def test_a_thousand_of_the_smaller_unit_are_one_of_the_larger(number: int, units: tuple[str, str]) -> None:
     left, right = keys(f"it has {number * 1000} {units[0]}", f"it has {number} {units[1]}")
     assert left == right
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**18), st.integers(0, 10**18))
 def test_two_numbers_are_never_one(one: int, other: int) -> None:
     assume(one != other)
