@@ -106,6 +106,7 @@ SAME = [
     ("-5 °C", "−5 °C"),
     ("(-5)", "(minus five)"),
     ("-$5", "minus $5"),
+    ("(1903 -1967)", "(1903 1967)"),
     # dates
     ("2020-03-25", "25 March 2020"),
     ("March 25, 2020", "25 March 2020"),
@@ -125,6 +126,8 @@ SAME = [
     ("Acción", "ACCION"),
     ("O livro está no chão", "O livro está na chão"),
     ("O LIVRO ESTÁ NO CHÃO", "o livro está no chão"),
+    ("As Conversações Entram no Terceiro Dia", "As conversações entram na terceiro dia"),
+    ("O The Hulk rendeu no mês de abertura às salas", "O The Hulk rendeu na mês de abertura às salas"),
     ("Intel® Core™", "Intel Core"),
     ("| a | b |", "a b"),
     ("● first", "• first"),
@@ -176,6 +179,7 @@ OTHER = [
     ("the façade has no door", "the façade has na door"),
     ("EM waves have no mass", "EM waves have na mass"),
     ("São Paulo no longer grows", "São Paulo na longer grows"),
+    ("EM WAVES HAVE NO MASS", "EM WAVES HAVE NA MASS"),
     ("La puerta no se abre", "La puerta na se abre"),
     ("il-legal", "legal"),
 ]
