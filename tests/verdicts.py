@@ -1,4 +1,4 @@
-"""Verdicts on pairs of texts. The reading is made up, and takes all texts for near: what tells them apart is the rest."""
+"""Verdicts on pairs of texts. The reading is made up, and takes all texts for near: what tells them apart is not it."""
 
 import json
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """What speaks for and against two texts being one: their differences, named and counted, as columns of the pair."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,10 +17,18 @@ _MOST_COMPARED = 12
 # Two spellings of one word: of so many letters, and as near as this.
 _SPELLING_LETTERS, _SPELLING = 5, 0.8
 _SHOWN = 6
+_KEY_BITS = np.uint64(32)
 
 _CONTENT = (Kind.WORD, Kind.NUMBER, Kind.CODE, Kind.NEGATION, Kind.SIGN, Kind.MONTH)
 _ORDERED = [int(kind) for kind in (Kind.WORD, Kind.NUMBER, Kind.CODE, Kind.INITIAL, Kind.MONTH, Kind.NEGATION)]
-_NAMED = {"only": Kind.WORD, "numbers": Kind.NUMBER, "codes": Kind.CODE, "months": Kind.MONTH, "signs": Kind.SIGN}
+_NAMED = {
+    "only": Kind.WORD,
+    "numbers": Kind.NUMBER,
+    "codes": Kind.CODE,
+    "months": Kind.MONTH,
+    "signs": Kind.SIGN,
+    "function": Kind.FUNCTION,
+}
 
 
 @dataclass(frozen=True)
@@ -39,15 +48,13 @@ def sides_of(texts: pl.Series, left: Ints, right: Ints) -> Sides:
 def pair_evidence(sides: Sides) -> pl.DataFrame:
     """One row a pair, in their order: what the two have in common and what only one of them has."""
     counts = _counts(sides)
-    base = pl.DataFrame({"pair": np.arange(len(sides.left), dtype=np.uint32)})
     differing = _differing(counts, sides.words)
-    compared = _compared(differing)
     evidence = (
-        base.join(_overlap(counts), on="pair", how="left")
-        .join(_by_kind(differing), on="pair", how="left")
-        .join(compared, on="pair", how="left")
-        .join(_order(counts), on="pair", how="left")
-        .sort("pair")
+        pl.concat([_overlap(counts, sides), _by_kind(differing, sides)], how="horizontal")
+        .with_row_index("pair")
+        .join(_shown(differing, sides.words), on="pair", how="left", maintain_order="left")
+        .join(_compared(differing, sides.words), on="pair", how="left", maintain_order="left")
+        .join(_order(counts), on="pair", how="left", maintain_order="left")
     )
     words = [name for name, dtype in evidence.schema.items() if dtype == pl.String]
     return evidence.with_columns(pl.col(words).fill_null(""), pl.exclude(words).fill_null(0)).with_columns(
@@ -70,60 +77,76 @@ def _spread(sides: Sides) -> tuple[Ints, Ints, NDArray[np.int8]]:
 
 
 def _counts(sides: Sides) -> pl.DataFrame:
-    """How often each key stands on each side of a pair."""
+    """How often each key stands on each side of a pair, and where it does so first."""
     pair, at, sign = _spread(sides)
     nowhere = np.iinfo(np.int32).max
+    is_left = sign > 0
     rows = pl.DataFrame(
         {
-            "pair": pair.astype(np.uint32),
-            "key": sides.words.key[at].astype(np.uint32),
-            "left": sign > 0,
-            "at_left": np.where(sign > 0, at, nowhere).astype(np.int32),
-            "at_right": np.where(sign > 0, nowhere, at).astype(np.int32),
+            # One number is grouped by faster than two.
+            "both": (pair.astype(np.uint64) << _KEY_BITS) | sides.words.key[at].astype(np.uint64),
+            "left": is_left,
+            "at_left": np.where(is_left, at, nowhere).astype(np.int32),
+            "at_right": np.where(is_left, nowhere, at).astype(np.int32),
         }
     )
-    sums = (
-        rows.lazy()
-        .group_by("pair", "key")
-        .agg(pl.col("at_left", "at_right").min(), n_left=pl.col("left").sum().cast(pl.Int32), n=pl.len().cast(pl.Int32))
+    found = rows.group_by("both").agg(
+        pl.col("at_left", "at_right").min(), n_left=pl.col("left").sum().cast(pl.Int32), n=pl.len().cast(pl.Int32)
     )
-    found = sums.with_columns(n_right=pl.col("n") - pl.col("n_left")).collect()
-    return found.with_columns(kind=pl.Series(sides.words.keys["kind"].to_numpy()[found["key"].to_numpy()]))
+    both = found["both"].to_numpy()
+    key = (both & np.uint64((1 << int(_KEY_BITS)) - 1)).astype(np.uint32)
+    return found.select(
+        pl.Series("pair", (both >> _KEY_BITS).astype(np.uint32)),
+        pl.Series("key", key),
+        "at_left",
+        "at_right",
+        "n_left",
+        n_right=pl.col("n") - pl.col("n_left"),
+        kind=pl.Series(sides.words.keys["kind"].to_numpy()[key]),
+    )
 
 
-def _overlap(counts: pl.DataFrame) -> pl.DataFrame:
-    content = pl.col("kind").is_in([int(kind) for kind in _CONTENT])
-    shared = pl.min_horizontal("n_left", "n_right")
-    return counts.group_by("pair").agg(
-        left_words=pl.col("n_left").sum(),
-        right_words=pl.col("n_right").sum(),
-        shared_words=shared.sum(),
-        left_content=pl.col("n_left").filter(content).sum(),
-        right_content=pl.col("n_right").filter(content).sum(),
-        shared_content=shared.filter(content).sum(),
-        left_negations=pl.col("n_left").filter(pl.col("kind") == Kind.NEGATION).sum(),
-        right_negations=pl.col("n_right").filter(pl.col("kind") == Kind.NEGATION).sum(),
-    )
+def _overlap(counts: pl.DataFrame, sides: Sides) -> pl.DataFrame:
+    words, kind = sides.words, sides.words.keys["kind"].to_numpy()
+    is_content = np.isin(kind, [int(each) for each in _CONTENT])
+    of_text = {
+        "words": words.lengths,
+        "content": _per_text(words, is_content),
+        "negations": _per_text(words, kind == Kind.NEGATION),
+    }
+    shared = counts.select("pair", "key", n=pl.min_horizontal("n_left", "n_right")).filter(pl.col("n") > 0)
+    pair, n = shared["pair"].to_numpy(), shared["n"].to_numpy()
+    in_common = {
+        "shared_words": np.bincount(pair, n, len(sides.left)),
+        "shared_content": np.bincount(pair, n * is_content[shared["key"].to_numpy()], len(sides.left)),
+    }
+    each = {
+        f"{side}_{name}": of_each[places]
+        for name, of_each in of_text.items()
+        for side, places in (("left", sides.left), ("right", sides.right))
+    }
+    return pl.DataFrame({name: column.astype(np.int32) for name, column in (each | in_common).items()})
+
+
+def _per_text(words: Words, is_counted: NDArray[np.bool_]) -> Ints:
+    """How many keys of a sort each text has."""
+    sums = np.concatenate([[0], np.cumsum(is_counted[words.key])])
+    per_text: Ints = np.diff(sums[words.starts])
+    return per_text
 
 
 def _differing(counts: pl.DataFrame, words: Words) -> pl.DataFrame:
-    """The keys that stand more often on one side, with the word as it is written; numbers that read as each other in
-    another convention of thousands and fractions are none."""
-    found = counts.filter(pl.col("n_left") != pl.col("n_right")).with_columns(
+    """The keys that stand more often on one side, and where they do first; numbers that read as each other in another
+    convention of thousands and fractions are none."""
+    found = counts.filter(pl.col("n_left") != pl.col("n_right")).select(
+        "pair",
+        "key",
+        "kind",
         is_left=pl.col("n_left") > pl.col("n_right"),
         count=(pl.col("n_left") - pl.col("n_right")).abs(),
         at=pl.when(pl.col("n_left") > pl.col("n_right")).then("at_left").otherwise("at_right"),
     )
-    at = found["at"].to_numpy()
-    found = found.with_columns(
-        word=_as_written(words, at),
-        is_name=pl.Series(words.is_name[at]),
-        value=words.keys["value"].gather(found["key"]),
-        other=words.keys["other"].gather(found["key"]),
-        quantity=words.keys["quantity"].gather(found["key"]),
-        bare=words.keys["word"].gather(found["key"]),
-    )
-    return _without_conventions(found)
+    return _without_conventions(found, words)
 
 
 def _as_written(words: Words, at: Ints) -> pl.Series:
@@ -136,8 +159,9 @@ def _as_written(words: Words, at: Ints) -> pl.Series:
     return written.select(pl.when("has").then(signed + " " + pl.col("unit")).otherwise(signed)).to_series()
 
 
-def _without_conventions(differing: pl.DataFrame) -> pl.DataFrame:
+def _without_conventions(differing: pl.DataFrame, words: Words) -> pl.DataFrame:
     numbers = differing.filter(pl.col("kind") == Kind.NUMBER)
+    numbers = numbers.with_columns(words.keys[name].gather(numbers["key"]) for name in ("value", "other", "quantity"))
     ambiguous = numbers.filter(pl.col("other").is_not_nan())
     if ambiguous.is_empty():
         return differing
@@ -160,39 +184,53 @@ def _without_conventions(differing: pl.DataFrame) -> pl.DataFrame:
     return differing.join(gone, on=["pair", "key"], how="anti")
 
 
-def _by_kind(differing: pl.DataFrame) -> pl.DataFrame:
-    """How much of each kind only one side has, and in words what it is."""
-    left, count = pl.col("is_left"), pl.col("count")
-    sums = []
-    for name, kind in _NAMED.items():
-        of_kind = pl.col("kind") == int(kind)
-        sums += [count.filter(of_kind & left).sum().alias(f"left_{name}")]
-        sums += [count.filter(of_kind & ~left).sum().alias(f"right_{name}")]
-    is_name = pl.col("is_name") & (pl.col("kind") == int(Kind.WORD))
-    function = pl.col("kind") == int(Kind.FUNCTION)
-    # `plan A`, `vitamin D`: a letter that stands for a thing, though as a word it may be an article.
-    letter = (pl.col("kind") == int(Kind.INITIAL)) | (
-        function & pl.col("is_name") & (pl.col("bare").str.len_chars() == 1) & (pl.col("bare") != "i")
+def _by_kind(differing: pl.DataFrame, sides: Sides) -> pl.DataFrame:
+    """How much of each kind only one side has."""
+    words, pairs = sides.words, len(sides.left)
+    pair, kind, count = (differing[name].to_numpy() for name in ("pair", "kind", "count"))
+    side = ~differing["is_left"].to_numpy()
+    is_name = words.is_name[differing["at"].to_numpy()]
+    sorts = 2 * len(Kind)
+    sums = np.bincount(pair.astype(np.int64) * sorts + 2 * kind + side, count, pairs * sorts).reshape(
+        pairs, len(Kind), 2
     )
-    shown = differing.filter(~pl.col("kind").is_in([int(Kind.FUNCTION), int(Kind.INITIAL)])).sort("pair", "at")
-    words = shown.group_by("pair").agg(
+    # `plan A`, `vitamin D`: a letter that stands for a thing, though as a word it may be an article.
+    is_letter = (
+        words.keys.select((pl.col("word").str.len_chars() == 1) & (pl.col("word") != "i")).to_series().to_numpy()
+    )
+    letter = (kind == Kind.INITIAL) | ((kind == Kind.FUNCTION) & is_name & is_letter[differing["key"].to_numpy()])
+    columns: dict[str, NDArray[Any]] = {}
+    for name, of_kind in _NAMED.items():
+        columns |= {f"left_{name}": sums[:, of_kind, 0], f"right_{name}": sums[:, of_kind, 1]}
+    for name, some in (("names", is_name & (kind == Kind.WORD)), ("letters", letter)):
+        for which, here in (("left", some & ~side), ("right", some & side)):
+            columns[f"{which}_{name}"] = np.bincount(pair[here], count[here], pairs)
+    return pl.DataFrame({name: column.astype(np.int32) for name, column in columns.items()})
+
+
+def _shown(differing: pl.DataFrame, words: Words) -> pl.DataFrame:
+    """In words what only one side has, the first few."""
+    said = differing.lazy().filter(~pl.col("kind").is_in([int(Kind.FUNCTION), int(Kind.INITIAL)]))
+    place = pl.col("pair").cast(pl.UInt64) * 2**32 + pl.col("at").cast(pl.UInt64)
+    rows = said.select("pair", "is_left", "at", place=place, is_figure=_is_figure()).sort("place").collect()
+    figure, side = (
+        rows["is_figure"].to_numpy(),
+        2 * rows["pair"].to_numpy().astype(np.int64) + rows["is_left"].to_numpy(),
+    )
+    # The two texts of a pair stand apart, so that each side is a run of rows.
+    begins = np.flatnonzero(np.diff(side, prepend=-1))
+    lengths = np.diff(np.append(begins, len(side)))
+    so_far = np.cumsum(figure) - figure
+    is_among = np.arange(len(side)) - np.repeat(begins, lengths) < _SHOWN
+    is_among |= figure & (so_far - np.repeat(so_far[begins], lengths) < _SHOWN)
+    few = rows.filter(pl.Series(is_among))
+    few = few.with_columns(word=_as_written(words, few["at"].to_numpy()))
+    left, is_figure = pl.col("is_left"), pl.col("is_figure")
+    return few.group_by("pair", maintain_order=True).agg(
         left_shown=pl.col("word").filter(left).head(_SHOWN).str.join(", "),
         right_shown=pl.col("word").filter(~left).head(_SHOWN).str.join(", "),
-        left_figures=pl.col("word").filter(left & _is_figure()).head(_SHOWN).str.join(", "),
-        right_figures=pl.col("word").filter(~left & _is_figure()).head(_SHOWN).str.join(", "),
-    )
-    return (
-        differing.group_by("pair")
-        .agg(
-            *sums,
-            left_names=count.filter(is_name & left).sum(),
-            right_names=count.filter(is_name & ~left).sum(),
-            left_function=count.filter(function & left).sum(),
-            right_function=count.filter(function & ~left).sum(),
-            left_letters=count.filter(letter & left).sum(),
-            right_letters=count.filter(letter & ~left).sum(),
-        )
-        .join(words, on="pair", how="left")
+        left_figures=pl.col("word").filter(left & is_figure).head(_SHOWN).str.join(", "),
+        right_figures=pl.col("word").filter(~left & is_figure).head(_SHOWN).str.join(", "),
     )
 
 
@@ -200,12 +238,14 @@ def _is_figure() -> pl.Expr:
     return pl.col("kind").is_in([int(Kind.NUMBER), int(Kind.CODE), int(Kind.MONTH)])
 
 
-def _compared(differing: pl.DataFrame) -> pl.DataFrame:
+def _compared(differing: pl.DataFrame, words: Words) -> pl.DataFrame:
     """Words of the left that are opposed to one of the right, and words that are only spelled another way."""
-    words = differing.filter(
+    several = differing.filter(
         pl.col("kind").is_in([int(Kind.WORD), int(Kind.FUNCTION), int(Kind.NEGATION), int(Kind.MONTH)])
-    ).with_columns(plain=pl.col("word").str.to_lowercase())
-    few = words.filter(pl.len().over("pair", "is_left") <= _MOST_COMPARED)
+    )
+    side = 2 * several["pair"].to_numpy().astype(np.int64) + several["is_left"].to_numpy()
+    few = several.filter(pl.Series(np.bincount(side)[side] <= _MOST_COMPARED))
+    few = few.with_columns(plain=_as_written(words, few["at"].to_numpy()).str.to_lowercase())
     sides = few.filter("is_left"), few.filter(~pl.col("is_left"))
     both = (
         sides[0]

@@ -151,7 +151,8 @@ class Model:
     def raw(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """The model's own figure, between 0 and 1."""
         score = (features - np.array(self.mean)) / np.array(self.scale) @ np.array(self.weight) + self.intercept
-        figure: NDArray[np.float64] = 1 / (1 + np.exp(-score))
+        # Beyond this a float is 0 or 1 anyway, and the power would overflow.
+        figure: NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(score, -700, 700)))
         return figure
 
 
@@ -160,6 +161,14 @@ def model_of(described: Mapping[str, Any]) -> Model:
     unknown = sorted(set(described["features"]) - set(FEATURES))
     if unknown:
         raise ValueError(f"the judge's model has a feature that is not known here: {unknown[0]}")
+    for part in ("mean", "scale", "weight"):
+        if len(described[part]) != len(described["features"]):
+            raise ValueError(
+                f"the judge's model has {len(described['features'])} features, but {len(described[part])} in {part}"
+            )
+    for curve in ("confirmed", "other"):
+        if not _rises(described[curve]):
+            raise ValueError(f"the judge's model: the curve `{curve}` does not rise from 0 to 1")
     return Model(
         name=str(described["name"]),
         features=tuple(described["features"]),
@@ -170,6 +179,13 @@ def model_of(described: Mapping[str, Any]) -> Model:
         confirmed=tuple((float(at), float(is_)) for at, is_ in described["confirmed"]),
         other=tuple((float(at), float(is_)) for at, is_ in described["other"]),
     )
+
+
+def _rises(curve: Sequence[Sequence[float]]) -> bool:
+    """Whether a curve has knots, from left to right, that never fall and stay within 0 and 1."""
+    knots, shares = [knot[0] for knot in curve], [knot[1] for knot in curve]
+    in_order = knots == sorted(knots) and shares == sorted(shares)
+    return bool(curve) and in_order and shares[0] >= 0 and shares[-1] <= 1
 
 
 def _along(curve: Sequence[tuple[float, float]], raw: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ Lists are short on purpose: a word that is missing here costs a question to a pe
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _ACCENTS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 
@@ -332,6 +333,7 @@ UNITS: dict[str, tuple[str, float]] = {
 }
 
 
+@lru_cache(maxsize=2**17)
 def stem(word: str) -> str:
     """What inflections of a word share; for words of four letters and more."""
     bare = unaccented(word)

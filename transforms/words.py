@@ -42,7 +42,8 @@ _SPLIT = (
     r"|[\p{Sc}\p{Sm}\p{So}&&[^|~©®™\x{FFFD}\x{2500}-\x{25FF}\x{2794}-\x{27BF}]]"
 )
 _MARKS = frozenset(".!:;\n")
-_MINUS = (r"(^|[\s(\[])[-−–](\p{Sc}?\d)", "${1}minus ${2}")
+# Not after a number: `(1903 -1967)` is a span.
+_MINUS = (r"(^\s*|[(\[]|[^\d\s]\s+)[-−–](\p{Sc}?\d)", "${1}minus ${2}")
 _SPACE = r"[ \x{A0}\x{202F}]"
 # Thousands told apart by a space, thin or not; the longest run first.
 _SPACED = tuple(
@@ -51,12 +52,17 @@ _SPACED = tuple(
 )
 # In Portuguese `no` is `in the`; in Spanish and English it turns a statement round.
 _PORTUGUESE = (
-    r"\b\p{Ll}\p{L}*[ãõç]|(?i)\b(?:não|um|uma|em|nas|pelo|pela|pelos|pelas|são|foi|seu|sua|ele|ela|isso|você|também"
-    r"|até|já|à|às|ao|é|(?:está|fica|ficam) no)\b|(?:lh|nh)[ao]s?\b|(?:^|\s)(?:com|pode|podem|deve|devem|ou|quando)\s"
+    r"\b\p{Ll}\p{L}*[ãõç]|(?i)\p{L}ç(?:ão|ões)\b"
+    r"|\b(?:não|um|uma|em|nas|pelo|pela|pelos|pelas|são|foi|seu|sua|ele|ela|isso|você|também"
+    r"|até|já|à|às|ao|é|(?:está|fica|ficam) no)\b|(?:lh|nh)[ao]s?\b"
+)
+_ENGLISH_OR_SPANISH = (
+    r"the|is|are|was|were|has|have|had|with|there|it|of|and|to|this|that|el|una|del|y|con|pero|hay|muy"
 )
 _NOT_PORTUGUESE = (
     r"(?i)[ñ¿¡]|\bno (?:longer|one|more|way|need|matter)\b"
-    r"|\b(?:the|is|are|was|were|has|have|had|with|there|it|of|and|to|this|that|el|una|del|y|con|pero|hay|muy)\b"
+    # Not as titles write them: `The Hulk` stands in Portuguese texts too.
+    rf"|(?-i)\b(?:{_ENGLISH_OR_SPANISH}|{_ENGLISH_OR_SPANISH.upper()})\b"
 )
 _IN_THE = (r"(?i)\b(n)o\b", "${1}a")
 _PERCENT = (r"(?i)\bper cent\b|\bpor cien(?:to)?\b|\bpor cento\b", "percent")

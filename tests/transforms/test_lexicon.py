@@ -1,7 +1,7 @@
 """Single words: what inflections share, what is opposed, what is broader, and lists that hold together."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.lexicon import (
@@ -78,6 +78,7 @@ def test_other_words_and_names_of_one_thing_are_not_opposed(one: str, other: str
     assert not are_opposed(one, other)
 
 
+@settings(deadline=None)
 @given(WORDS, WORDS)
 def test_what_two_words_are_to_each_other_does_not_hang_on_which_comes_first(one: str, other: str) -> None:
     assert are_opposed(one, other) == are_opposed(other, one)
@@ -123,6 +124,7 @@ def test_other_words_do_not(one: str, other: str) -> None:
     assert stem(one) != stem(other)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_a_word_without_accents_has_none_to_lose(word: str) -> None:
     assert unaccented(unaccented(word)) == unaccented(word)

@@ -106,6 +106,7 @@ SAME = [
     ("-5 °C", "−5 °C"),
     ("(-5)", "(minus five)"),
     ("-$5", "minus $5"),
+    ("(1903 -1967)", "(1903 1967)"),
     # dates
     ("2020-03-25", "25 March 2020"),
     ("March 25, 2020", "25 March 2020"),
@@ -125,6 +126,8 @@ SAME = [
     ("Acción", "ACCION"),
     ("O livro está no chão", "O livro está na chão"),
     ("O LIVRO ESTÁ NO CHÃO", "o livro está no chão"),
+    ("As Conversações Entram no Terceiro Dia", "As conversações entram na terceiro dia"),
+    ("O The Hulk rendeu no mês de abertura às salas", "O The Hulk rendeu na mês de abertura às salas"),
     ("Intel® Core™", "Intel Core"),
     ("| a | b |", "a b"),
     ("● first", "• first"),
@@ -176,6 +179,7 @@ OTHER = [
     ("the façade has no door", "the façade has na door"),
     ("EM waves have no mass", "EM waves have na mass"),
     ("São Paulo no longer grows", "São Paulo na longer grows"),
+    ("EM WAVES HAVE NO MASS", "EM WAVES HAVE NA MASS"),
     ("La puerta no se abre", "La puerta na se abre"),
     ("il-legal", "legal"),
 ]
@@ -277,12 +281,14 @@ def grouped(number: int, gap: str) -> str:
     return f"{number:,}".replace(",", gap)
 
 
+@settings(deadline=None)
 @given(st.integers(1_000_000, 99_999_999_999), st.sampled_from([",", ".", " ", "\xa0", "\u202f"]))
 def test_thousands_told_apart_by_anything_are_the_same_number(number: int, gap: str) -> None:
     left, right = keys(f"some {grouped(number, gap)} rows", f"some {number} rows")
     assert left == right
 
 
+@settings(deadline=None)
 @given(st.integers(0, 999), st.integers(1, 99), st.sampled_from(["kg", "V", "€", ""]))
 def test_a_fraction_after_a_comma_is_one_after_a_point(whole: int, part: int, unit: str) -> None:
     left, right = keys(f"it is {whole},{part:02} {unit}", f"it is {whole}.{part:02} {unit}")
@@ -297,12 +303,14 @@ CONVERTED = [
 ]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 999), st.sampled_from(CONVERTED))
 def test_a_thousand_of_the_smaller_unit_are_one_of_the_larger(number: int, units: tuple[str, str]) -> None:
     left, right = keys(f"it has {number * 1000} {units[0]}", f"it has {number} {units[1]}")
     assert left == right
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**18), st.integers(0, 10**18))
 def test_two_numbers_are_never_one(one: int, other: int) -> None:
     assume(one != other)
