@@ -9,7 +9,7 @@ SOAK_KILLS ?= 20
 export DO_NOT_TRACK = 1
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 
-.PHONY: run test lint bench soak clean help
+.PHONY: run test lint bench quality soak clean help
 
 run: $(READY)  ## the nightly job on data/sample into data/warehouse
 	@$(BIN)/nightfold run
@@ -25,6 +25,9 @@ lint: $(READY)  ## ruff and mypy
 bench: $(READY)  ## speed and memory a stage, beside what one would pick instead: make bench CORPUS=rows.parquet
 	@$(BIN)/python -m benchmarks.exact $(CORPUS) $(BENCH_OPTIONS)
 	@$(BIN)/python -m benchmarks.near $(CORPUS) $(NEAR_OPTIONS)
+
+quality: $(READY)  ## how well the judge judges on labelled data: make quality EVAL=folder
+	@$(BIN)/python -m benchmarks.quality $(EVAL) $(QUALITY_OPTIONS)
 
 soak: $(READY)  ## kills a real run at random moments: make soak SOAK_KILLS=20
 	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -m soak -s tests/flows/test_kill.py --timeout 3600

@@ -2,18 +2,20 @@
 
     python -m benchmarks.judge_training eval/pairs.parquet --out flows/judge_model.json
 
-Only sets whose licence allows it take part (`TRAINED_ON`). The curves that turn the model's figure into a confidence are
-drawn from predictions on families of sets that the predicting model had not seen.
+Only sets whose licence allows it take part (`TRAINED_ON`). The curves that turn the model's figure into a confidence
+are drawn from predictions on families of sets that the predicting model had not seen.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
@@ -45,6 +47,7 @@ TRAINED_ON = (
     "vehicle_trans",
 )
 _KNOTS = 12
+Floats = NDArray[np.float64]
 
 
 def main() -> None:
@@ -109,31 +112,34 @@ def fitted(evidence: pl.DataFrame, *, without: Sequence[str] = ()) -> dict[str, 
     return described
 
 
-def _linear(features: np.ndarray, labels: np.ndarray, names: list[str]) -> dict[str, Any]:
+def _linear(features: Floats, labels: NDArray[np.bool_], names: list[str]) -> dict[str, Any]:
     scaler = StandardScaler().fit(features)
     model = LogisticRegression(C=0.3, max_iter=3000).fit(scaler.transform(features), labels)
-    rounded = lambda values: [round(float(value), 6) for value in values]  # noqa: E731
     return {
         "name": "model 1",
         "features": names,
-        "mean": rounded(scaler.mean_),
-        "scale": rounded(scaler.scale_),
-        "weight": rounded(model.coef_[0]),
+        "mean": _rounded(scaler.mean_),
+        "scale": _rounded(scaler.scale_),
+        "weight": _rounded(model.coef_[0]),
         "intercept": round(float(model.intercept_[0]), 6),
         "confirmed": [[0, 0], [1, 1]],
         "other": [[0, 0], [1, 1]],
     }
 
 
-def _raw(described: dict[str, Any], features: np.ndarray) -> np.ndarray:
+def _rounded(values: Floats) -> list[float]:
+    return [round(float(value), 6) for value in values]
+
+
+def _raw(described: dict[str, Any], features: Floats) -> Floats:
     return model_of(described).raw(features)
 
 
-def _curve(raw: np.ndarray, labels: np.ndarray) -> list[list[float]]:
+def _curve(raw: Floats, labels: NDArray[np.bool_]) -> list[list[float]]:
     """How often pairs of a figure were one: rising, at some knots, and never quite 0 or 1."""
     knots = np.unique(np.quantile(raw, np.linspace(0, 1, _KNOTS + 1)))
     middle, share = [], []
-    for low, high in zip(knots[:-1], knots[1:], strict=True):
+    for low, high in pairwise(knots):
         here = (raw >= low) & ((raw < high) | (high == knots[-1]))
         middle.append(float(raw[here].mean()))
         share.append((float(labels[here].sum()) + 1) / (int(here.sum()) + 2))

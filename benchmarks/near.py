@@ -69,7 +69,7 @@ def _encoders(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None
     texts = texts.unique(maintain_order=True).head(asked.embed_rows)
     encoder = open_encoder(EmbeddingSettings(), tell=print)
     assert encoder is not None  # the default names one
-    library = _as_library(encoder)
+    library = as_library(encoder)
     for warm in (lambda some: embedded(some, encoder=encoder), lambda some: library.encode(some.to_list())):
         warm(texts.head(BLOCK_ROWS // 2))  # both sides have loaded what they load
     started = time.perf_counter()
@@ -94,7 +94,7 @@ def _blocks(texts: pl.Series) -> Iterator[pl.Series]:
         yield texts[start : start + BLOCK_ROWS]
 
 
-def _as_library(encoder: Any) -> Any:
+def as_library(encoder: Any) -> Any:
     from model2vec import StaticModel
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
@@ -267,7 +267,7 @@ def _semhash(texts: pl.Series, asked: argparse.Namespace, folder: Path) -> None:
     except ImportError:
         print("semhash is not installed: pip install semhash\n")
         return
-    library = _as_library(None)
+    library = as_library(None)
     started = time.perf_counter()
     kept = SemHash.from_records(texts.to_list(), model=library).self_deduplicate(threshold=0.85)
     theirs = time.perf_counter() - started

@@ -452,9 +452,10 @@ def judge(
 ) -> None:
     """Judge pairs of texts: relation, confidence, evidence, and what a night would do with each.
 
-    Optional columns: similarity (else the cosine of [embedding]), kind, and what tells the age of a text:
-    effective_at_a, effective_at_b, version_a, version_b, source_priority_a, source_priority_b. The text of side b
-    counts as the later one. All other columns are carried through. No warehouse is read or written.
+    Optional columns: similarity (else that of the configured encoder), kind,
+    and what tells the age of a text: effective_at, version and
+    source_priority, each with _a or _b. The text of side b counts as the
+    later one. Other columns are carried through. No warehouse is touched.
 
     [bold]Examples[/bold]
 
@@ -482,7 +483,8 @@ def calibrate(
 ) -> None:
     """Measure auto-merge on labelled pairs, and propose settings for a wanted precision.
 
-    The file has a column mergeable: may the two texts become one? (true or false; empty: left out.) A file that
+    The column mergeable says of each pair, true or false, whether its two
+    texts may become one; rows without a label are left out. A file that
     `nightfold judge` wrote is taken as judged, any other is judged first.
 
     [bold]Examples[/bold]

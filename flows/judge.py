@@ -16,7 +16,7 @@ from flows.judged_tables import BECAME, Groups, JudgedTables
 from flows.judging import VERDICT
 from flows.llm import second_opinion
 from flows.settings import JudgeSettings, Settings
-from flows.tonight import EDGE, NOMINATED, Tonight
+from flows.tonight import DISAGREE, EDGE, NOMINATED, Tonight
 from flows.verdicts import verdicts
 from flows.warehouse import Run, Warehouse
 from schemas.tables import CANONICALS, CHUNKS, PAIRS, SEPARATIONS, VARIANTS
@@ -67,7 +67,7 @@ def judge_night(
         return {"judged": 0, "merged": 0, "actions": {}, "acted_new": 0, "relations": {}}
     judged = judged_pairs(pairs, slices, tonight=tonight, settings=settings, tell=tell, tell_rows=tell_rows)
     chunks = tonight.chunks(chunks_in(judged)["chunk_id"], _FACTS)
-    separations = tonight.read(SEPARATIONS, ["pair_id"])
+    separations = tonight.read(SEPARATIONS, ["pair_id", "left_id", "right_id"])
     judged = decided(judged, chunks, separations, limits=limits_of(settings.judge))
     groups = make_groups(judged, separations, tonight=tonight, settings=settings.judge)
     replaced = make_superseded(judged, chunks, groups, tonight=tonight)
@@ -106,14 +106,16 @@ def judged_pairs(
     with second_opinion(settings) as opinion:
         for number, some in enumerate(pairs.iter_slices(SLICE_PAIRS)):
             path = folder / f"{number:06d}.parquet"
-            if not path.exists():
+            judged = pl.read_parquet(path, glob=False) if path.exists() else None
+            if judged is None or not judged["pair_id"].equals(some["pair_id"]):
                 texts = tonight.chunks(chunks_in(some)["chunk_id"], READ_BY_JUDGE)
                 tell_more = partial(_tell_more, tell_rows, number * SLICE_PAIRS)
                 judged = verdicts(some, texts, settings=settings, tell=tell, tell_rows=tell_more, opinion=opinion)
+                judged = judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items())
                 unfinished = path.with_suffix(".partial")
-                judged.select(pl.col(name).cast(dtype) for name, dtype in _JUDGED.items()).write_parquet(unfinished)
+                judged.write_parquet(unfinished)
                 unfinished.rename(path)
-            slices.append(pl.read_parquet(path, glob=False))
+            slices.append(judged)
     return pl.concat(slices)
 
 
@@ -126,6 +128,8 @@ def make_groups(
 ) -> Groups:
     """The groups as tonight's merges make them; groups that no merge touches are not in it."""
     new_edges = judged.filter(pl.col("action") == MERGED).select(*EDGE, is_new=pl.lit(value=True))
+    if new_edges.is_empty():
+        return _no_groups(judged, tonight)
     ends = tonight.chunks(chunks_in(new_edges)["chunk_id"], _FACTS)
     touched = ends.filter("is_known").select("canonical_id").unique()
     canonicals = tonight.lookup(CANONICALS, touched["canonical_id"], ["canonical_id", "chunk_id"])
@@ -137,20 +141,32 @@ def make_groups(
     )
     members = _with_preference(members, tonight, settings.stands)
     known_edges = (
-        tonight.merge_edges()
-        .join(members, left_on="left_id", right_on="chunk_id", how="semi")
-        .join(members, left_on="right_id", right_on="chunk_id", how="semi")
+        tonight.merge_edges(members)
         .join(separations, on="pair_id", how="anti")
         .join(new_edges, on="pair_id", how="anti")
         .with_columns(is_new=pl.lit(value=False))
     )
     edges = pl.concat([new_edges, known_edges])
-    after = grouped(members, edges, stands=settings.stands)
+    ends_of = ["left_id", "right_id"]
+    disagree = judged.filter(pl.col("relation").is_in(DISAGREE))
+    apart = pl.concat([separations.select(ends_of), disagree.select(ends_of), tonight.disagreements()])
+    after = grouped(members, edges, apart, stands=settings.stands)
     moved = forwards(members.select("chunk_id", "canonical_id"), after.select("chunk_id", "canonical_id"))
     members = members.join(
         after.rename({"canonical_id": "group_id"}), on="chunk_id", how="inner", maintain_order="left"
     )
     return Groups(members, edges, moved, variants)
+
+
+def _no_groups(judged: pl.DataFrame, tonight: Tonight) -> Groups:
+    nobody = tonight.chunks(judged["left_id"].clear(), _FACTS)
+    ids = pl.lit(None, dtype=pl.String)
+    return Groups(
+        members=nobody.with_columns(is_standing=pl.lit(value=False), group_id=ids, stands_id=ids),
+        edges=judged.clear().select(EDGE),
+        forwards=nobody.select("canonical_id", forwards_to="canonical_id"),
+        variants_before=nobody.select("chunk_id", "canonical_id"),
+    )
 
 
 def _with_preference(members: pl.DataFrame, tonight: Tonight, stands: str) -> pl.DataFrame:

@@ -22,14 +22,15 @@ from schemas.tables import (
 from schemas.terms import FLAGGED, LINKED, QUEUED
 from transforms.review import asked_again, questions, review_id, settled
 
+_OPEN = "open"
 # What a judgement can change in a chunk.
 BECAME = ["canonical_id", "action", "superseded_by", "valid_from", "valid_to"]
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups that tonight touched. `chunks`: their members as they were, with stands_id, group_id as they are now.
-    `edges`: what was judged between them."""
+    """The groups that tonight touched: their members as they were, with group_id and stands_id as they are now, and the
+    edges between them; the ids that lead on; and who was a variant before."""
 
     members: pl.DataFrame
     edges: pl.DataFrame
@@ -38,6 +39,7 @@ class Groups:
 
     @property
     def variants(self) -> pl.DataFrame:
+        """The members that another one stands for now."""
         return self.members.filter(pl.col("chunk_id") != pl.col("stands_id"))
 
 
@@ -158,11 +160,15 @@ class JudgedTables:
         self._write(before.join(now, on="chunk_id", how="anti").select("chunk_id"), "variants-gone")
 
     def links(self, judged: pl.DataFrame) -> None:
-        """Links and contradictions. A pair that is judged anew may be neither any more."""
-        judged = judged.with_columns(run_id=pl.lit(self.run_id), status=pl.lit("open"))
+        """Links and contradictions. A pair that is judged anew may be neither any more; what a person has resolved
+        stays as it is."""
+        judged = judged.with_columns(run_id=pl.lit(self.run_id), status=pl.lit(_OPEN))
+        resolved = self.tonight.lookup(CONTRADICTIONS, judged["pair_id"], ["pair_id", "status"])
+        resolved = resolved.filter(pl.col("status") != _OPEN).select("pair_id")
         for contract, action in ((LINKS, LINKED), (CONTRADICTIONS, FLAGGED)):
-            rows = judged.filter(pl.col("action") == action)
-            known = self.tonight.lookup(contract, judged["pair_id"], ["pair_id"])
+            open_pairs = judged if contract is LINKS else judged.join(resolved, on="pair_id", how="anti")
+            rows = open_pairs.filter(pl.col("action") == action)
+            known = self.tonight.lookup(contract, open_pairs["pair_id"], ["pair_id"])
             self._upsert(contract, rows, known)
             self._write(known.join(rows, on="pair_id", how="anti"), f"{contract.name}-gone")
 

@@ -1,8 +1,7 @@
-"""The judge at work: evidence for each candidate pair, the transformer's reading where rules leave it open, a
-verdict."""
+"""The judge at work: evidence for each candidate pair, the reading of those that rules leave open, and a verdict."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from flows.reader import READING, Reader, open_reader
 from flows.settings import JudgeSettings
 from transforms.ages import ages_of, newer_of
 from transforms.evidence import pair_evidence, sides_of
-from transforms.fields import field_evidence
+from transforms.fields import field_evidence, without_ids
 from transforms.judge import Model, judged, model_of, wants_reading
 
 # What a judged pair has beside its ids, scope and similarity.
@@ -56,14 +55,14 @@ def judge_pairs(
     `pairs` has pair_id, left_id, right_id, scope and similarity; `chunks` has every chunk named there, with chunk_id,
     kind, text, metadata and first_seen_at. Other columns are carried through.
     """
-    chunks = chunks.unique("chunk_id", keep="first", maintain_order=True)
-    done, found = (
-        0,
-        [pairs.clear().with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in VERDICT.items())],
-    )
+    every = chunks.unique("chunk_id", keep="first", maintain_order=True)
+    found = [pairs.clear().with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in VERDICT.items())]
+    done = 0
     opened: list[Reader] = []
     for some in pairs.iter_slices(_PAIRS_AT_ONCE):
-        evidence = evidence_of(some, chunks)
+        named = pl.concat([some.select(chunk_id="left_id"), some.select(chunk_id="right_id")])
+        chunks = every.join(named, on="chunk_id", how="semi", maintain_order="left")
+        evidence = evidence_of(some, chunks, id_fields=settings.id_fields)
         wanted = wants_reading(evidence)
         if settings.reader is not None and wanted.any() and not opened:
             tell(f"{settings.reader} reads the pairs that rules leave open")
@@ -82,10 +81,10 @@ def _tell_more(tell_rows: Callable[[int], None], before: int, rows: int) -> None
     tell_rows(before + rows)
 
 
-def evidence_of(pairs: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
+def evidence_of(pairs: pl.DataFrame, chunks: pl.DataFrame, *, id_fields: Sequence[str] = ()) -> pl.DataFrame:
     """All evidence on the pairs but the transformer's reading, in their order. No chunk is there twice."""
     left, right = _places(pairs["left_id"], chunks), _places(pairs["right_id"], chunks)
-    texts, ages = chunks["text"], ages_of(chunks)
+    texts, ages = without_ids(chunks["text"], chunks["kind"], id_fields=id_fields), ages_of(chunks)
     return pl.concat(
         [
             pairs.select("similarity"),

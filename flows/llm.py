@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +72,11 @@ class SecondOpinion:
         # In the order of their digests: what is asked first does not hang on the order of the input.
         open_keys = sorted(rows.keys() - replies.keys())
         tell_rows(len(replies))
-        for key, reply in self._asked([(key, *texts[rows[key]]) for key in open_keys]):
-            if reply is not None:
-                replies[key] = reply
-            tell_rows(len(replies))
+        with contextlib.closing(self._asked([(key, *texts[rows[key]]) for key in open_keys])) as asked:
+            for key, reply in asked:
+                if reply is not None:
+                    replies[key] = reply
+                tell_rows(len(replies))
         self._tell_end([key for key in keys if key not in replies], len(keys), tell)
         return _frame(pairs["pair_id"], [None if key is None else replies.get(key) for key in keys])
 
@@ -85,7 +86,7 @@ class SecondOpinion:
 
     # --- asking
 
-    def _asked(self, open_pairs: list[tuple[str, str, str]]) -> Iterator[tuple[str, Reply | None]]:
+    def _asked(self, open_pairs: list[tuple[str, str, str]]) -> Generator[tuple[str, Reply | None]]:
         if not open_pairs:
             return
         pool = ThreadPoolExecutor(_REQUESTS_IN_FLIGHT, thread_name_prefix="second-opinion")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Floats = NDArray[np.float32]
-# Texts whose words are held in memory at once: some 80 kB each.
-_TEXTS_AT_ONCE = 8_192
+# The words of both texts of so many pairs are held in memory at once: some 80 kB a text.
+_PAIRS_AT_ONCE = 4_096
 READING = pl.Schema({"reading": pl.Float32, "mean": pl.Float32, "worst": pl.Float32, "worst_three": pl.Float32})
 
 
@@ -39,18 +39,15 @@ class Reader:
         of the words' nearest counterparts, of the side on which they are worse."""
         found = np.zeros((len(left), 4), dtype=np.float32)
         order = np.lexsort((right, left))
-        start = 0
-        while start < len(order):
-            stop = _stop(left[order], right[order], start)
-            some = order[start:stop]
+        for start in range(0, len(order), _PAIRS_AT_ONCE):
+            some = order[start : start + _PAIRS_AT_ONCE]
             needed = np.unique(np.concatenate([left[some], right[some]]))
             whole, words = self._words(texts.gather(needed).to_list())
             at = np.searchsorted(needed, np.stack([left[some], right[some]]))
             found[some, 0] = np.einsum("ij,ij->i", whole[at[0]], whole[at[1]])
             for row, one, other in zip(some, at[0], at[1], strict=True):
                 found[row, 1:] = _counterparts(words[one], words[other])
-            start = stop
-            tell_rows(start)
+            tell_rows(start + len(some))
         return pl.DataFrame(found, schema=READING)
 
     def _words(self, texts: list[str]) -> tuple[Floats, list[NDArray[np.float16]]]:
@@ -58,17 +55,16 @@ class Reader:
             texts, output_value=None, batch_size=self.batch_size, show_progress_bar=False
         )
         whole = np.stack([_unit(output["sentence_embedding"].numpy(force=True)) for output in outputs])
+        unknown = self.transformer.tokenizer.unk_token_id
         words = []
         for output in outputs:
-            tokens = output["token_embeddings"].numpy(force=True)[output["attention_mask"].numpy(force=True) > 0]
+            is_there = output["attention_mask"].numpy(force=True) > 0
+            tokens = _unit(output["token_embeddings"].numpy(force=True)[is_there])
+            # Words that the model does not know all look alike to it: they have no counterpart.
+            tokens[output["input_ids"].numpy(force=True)[is_there] == unknown] = 0
             # The first and the last stand for no word.
-            words.append(_unit(tokens[1:-1]).astype(np.float16))
+            words.append(tokens[1:-1].astype(np.float16))
         return whole, words
-
-
-def _stop(left: NDArray[np.int64], right: NDArray[np.int64], start: int) -> int:
-    """Where a run of pairs ends that has not too many texts."""
-    return min(len(left), start + _TEXTS_AT_ONCE // 2)
 
 
 def _unit(vectors: NDArray[np.float32]) -> Floats:

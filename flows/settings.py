@@ -233,6 +233,7 @@ class JudgeSettings(_Section):
     review_confidence: Number = Field(default=0.7, ge=0, le=1)
     require_confirmation: bool = True
     subset: Literal["merge", "link"] = "link"
+    id_fields: list[str] = Field(default=["id", "record id", "row id", "uuid"])
     priority_supersedes: bool = False
     flag_contradictions: bool = True
     queue_unknown: bool = True

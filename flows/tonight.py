@@ -8,10 +8,12 @@ import polars as pl
 from flows.warehouse import Run, Warehouse
 from schemas.contract import Contract
 from schemas.tables import CHUNKS, PAIRS
-from schemas.terms import EQUIVALENT, LINKED, MERGED
+from schemas.terms import CONTRADICTORY, EQUIVALENT, LINKED, MERGED, SUPERSEDING
 from transforms.exact import MOVING
 
 NOMINATED = ["pair_id", "left_id", "right_id", "scope", "similarity"]
+# What keeps two chunks out of one group, whatever a third has in common with both.
+DISAGREE = (CONTRADICTORY, SUPERSEDING)
 # What an edge of a group must tell when it carries a variant.
 EDGE = ["pair_id", "left_id", "right_id", "relation", "stands", "similarity", "confidence", "decided_by", "evidence"]
 
@@ -74,10 +76,21 @@ class Tonight:
         both = pl.concat([new, waiting.with_columns(is_known=pl.lit(value=True))])
         return both.sort("left_id", "right_id")
 
-    def merge_edges(self) -> pl.DataFrame:
-        """The pairs that earlier nights judged to be merged, whether or not that made them one group."""
+    def disagreements(self) -> pl.DataFrame:
+        """The pairs that were judged to say different things of one matter."""
+        where = " or ".join(f"relation = '{relation}'" for relation in DISAGREE)
+        return self.read(PAIRS, ["left_id", "right_id"], where)
+
+    def merge_edges(self, chunks: pl.DataFrame) -> pl.DataFrame:
+        """The pairs of two of these chunks that earlier nights judged to be merged, whether or not that made them one
+        group."""
         dataset = self.warehouse.open(PAIRS.name, self.run) if self.run else None
         if dataset is None or "action" not in dataset.schema.names:
             return PAIRS.empty().select(EDGE)
         where = f"action = '{MERGED}' or (action = '{LINKED}' and relation = '{EQUIVALENT}')"
-        return self.read(PAIRS, EDGE, where)
+        of_chunks = (
+            self.read(PAIRS, ["pair_id", "left_id", "right_id"], where)
+            .join(chunks, left_on="left_id", right_on="chunk_id", how="semi")
+            .join(chunks, left_on="right_id", right_on="chunk_id", how="semi")
+        )
+        return self.lookup(PAIRS, of_chunks["pair_id"], EDGE)

@@ -15,6 +15,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 # Before anything imports Prefect, and for every process that a test starts.
 _HOME = tempfile.mkdtemp(prefix="nightfold-prefect-")
@@ -26,6 +27,10 @@ os.environ["NIGHTFOLD_EMBEDDING__ENCODER"] = "none"
 
 ROOT = Path(__file__).parents[1]
 PREFECT = [sys.executable, "-m", "prefect"]
+
+# No test is about how long it takes.
+hypothesis_settings.register_profile("nightfold", deadline=None)
+hypothesis_settings.load_profile("nightfold")
 
 
 def pytest_unconfigure() -> None:

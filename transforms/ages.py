@@ -4,11 +4,16 @@ import polars as pl
 
 from schemas.terms import LEFT, RIGHT
 
-_VERSION_IN_TEXT = r"(?i)\b(?:version|versión|versão|edition|edición|edição|revision|revisión|revisão|release|rev\.?)\s+v?(\d+(?:\.\d+)*)"
+_VERSION_IN_TEXT = (
+    r"(?i)\b(?:version|versión|versão|edition|edición|edição|revision|revisión|revisão|release|rev\.?)"
+    r"\s+v?(\d+(?:\.\d+)*)"
+)
 _VALID_FROM = (
     r"(?i)\b(?:effective|in force|valid|applies|vigente|en vigor|em vigor|válid[oa]s?|aplica)\b[^.\n]{0,30}?"
     r"\b((?:19|20)\d{2})\b"
 )
+
+_MOMENT = r"^(\d{4})(?:-(\d{2})(?:-(\d{2})(?:[T ](\d{2}:\d{2})(?::(\d{2})(?:\.\d+)?)? ?(Z|UTC|[+-]\d{2}:?\d{2})?)?)?)?$"
 
 
 def ages_of(chunks: pl.DataFrame) -> pl.DataFrame:
@@ -17,7 +22,7 @@ def ages_of(chunks: pl.DataFrame) -> pl.DataFrame:
     text = pl.col("text").fill_null("")
     return chunks.select(
         "chunk_id",
-        effective_at=metadata.str.json_path_match("$.effective_at").str.slice(0, 19),
+        effective_at=_moment(metadata.str.json_path_match("$.effective_at")),
         version=_version(metadata.str.json_path_match("$.version")),
         priority=metadata.str.json_path_match("$.source_priority").cast(pl.Float64, strict=False),
         version_in_text=_version(text.str.extract(_VERSION_IN_TEXT, 1)),
@@ -26,9 +31,23 @@ def ages_of(chunks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _version(text: pl.Expr) -> pl.Expr:
-    """A version as text that sorts as its numbers do."""
-    numbers = text.str.extract_all(r"\d+").list.eval(pl.element().str.zfill(8)).list.join(".")
-    return pl.when(numbers.str.len_bytes() > 0).then(numbers)
+    """A version as text that sorts as its numbers do; `2.0` is `2`."""
+    numbers = text.str.extract_all(r"\d+").list.eval(pl.element().str.zfill(20)).list.join(".")
+    return pl.when(numbers.str.len_bytes() > 0).then(numbers.str.replace(r"(?:\.0+)+$", ""))
+
+
+def _moment(text: pl.Expr) -> pl.Expr:
+    """A date, or a date and time, as a moment: the first of what it leaves open, and UTC where it names no zone."""
+    year, month, day, time, second, zone = (text.str.extract(_MOMENT, group) for group in range(1, 7))
+    ones, zeros = pl.lit("01"), pl.lit("00")
+    written = pl.concat_str(
+        [year, month.fill_null(ones), day.fill_null(ones), time.fill_null("00:00"), second.fill_null(zeros)],
+        separator=" ",
+    )
+    figures = zone.str.replace_all(r"\D", "")
+    minutes = 60 * figures.str.head(2).cast(pl.Int64, strict=False) + figures.str.tail(2).cast(pl.Int64, strict=False)
+    ahead = pl.when(zone.str.starts_with("-")).then(-minutes).otherwise(minutes).fill_null(0)
+    return written.str.to_datetime("%Y %m %d %H:%M %S", strict=False) - pl.duration(minutes=ahead)
 
 
 def newer_of(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:

@@ -21,17 +21,18 @@ Places = NDArray[np.int64]
 _ALONE = -1
 
 
-def grouped(chunks: pl.DataFrame, edges: pl.DataFrame, *, stands: Stands) -> pl.DataFrame:
+def grouped(chunks: pl.DataFrame, edges: pl.DataFrame, apart: pl.DataFrame, *, stands: Stands) -> pl.DataFrame:
     """chunk_id, canonical_id and stands_id of every chunk, in the order of `chunks`.
 
     `chunks` has chunk_id, scope, first_seen_at, canonical_id (null for a chunk in no group yet), is_standing (whether
     it stands for its group until now), length and priority; groups are there with all their members. `edges` has
     left_id, right_id, relation, stands and is_new: two chunks judged to be merged. Of a subset only the smaller may be
-    merged into the larger. An edge between two scopes counts for nothing.
+    merged into the larger. An edge between two scopes counts for nothing. `apart` has left_id and right_id of chunks
+    that nothing brings into one group: they contradict each other, or were taken apart.
     """
     ordered = chunks.with_row_index("given").sort("first_seen_at", "chunk_id").with_row_index("place")
     arrows = _arrows(ordered, edges)
-    stars = _Stars.of(ordered, arrows)
+    stars = _Stars.of(ordered, arrows, _apart(ordered, apart))
     stars.join_known()
     stars.add_new()
     group = np.array(stars.group, dtype=np.int64)
@@ -94,6 +95,21 @@ def _arrows(ordered: pl.DataFrame, edges: pl.DataFrame) -> _Arrows:
     return _Arrows(arrows["source"].to_numpy(), arrows["target"].to_numpy(), arrows["is_new"].to_numpy())
 
 
+def _apart(ordered: pl.DataFrame, apart: pl.DataFrame) -> dict[int, set[int]]:
+    """By place: the places of the chunks that it is never in one group with."""
+    places = ordered.select("place", "chunk_id")
+    both = (
+        apart.select("left_id", "right_id")
+        .join(places.rename({"chunk_id": "left_id", "place": "left"}), on="left_id", how="inner")
+        .join(places.rename({"chunk_id": "right_id", "place": "right"}), on="right_id", how="inner")
+    )
+    others: dict[int, set[int]] = {}
+    for left, right in both.select("left", "right").iter_rows():
+        others.setdefault(left, set()).add(right)
+        others.setdefault(right, set()).add(left)
+    return others
+
+
 class _Ends:
     """The other ends of each chunk's arrows, in order."""
 
@@ -122,9 +138,10 @@ class _Stars:
     asked: list[int]
     into: _Ends
     out_of: _Ends
+    apart: dict[int, set[int]]
 
     @classmethod
-    def of(cls, ordered: pl.DataFrame, arrows: _Arrows) -> "_Stars":
+    def of(cls, ordered: pl.DataFrame, arrows: _Arrows, apart: dict[int, set[int]]) -> "_Stars":
         """The groups that are there already; `asked` are those with a new edge to another of them, earliest first."""
         known = ordered.select(pl.col("place").cast(pl.Int64), "canonical_id").drop_nulls("canonical_id")
         by_group = known.group_by("canonical_id").agg("place").sort(pl.col("place").list.min())
@@ -149,6 +166,7 @@ class _Stars:
             asked=asked.tolist(),
             into=_Ends(ordered.height, arrows.source, arrows.target),
             out_of=_Ends(ordered.height, arrows.target, arrows.source),
+            apart=apart,
         )
 
     def join_known(self) -> None:
@@ -156,16 +174,16 @@ class _Stars:
         for late in self.asked:
             members, hub = self.members[late], self.hubs[late]
             leads = Counter(self.group[to] for place in members for to in self._hubs_from(place))
-            early = min((g for g, count in leads.items() if g < late and count == len(members)), default=None)
-            taken = self._led_to(hub, before=late) if early is None else [early]
-            self._join([*taken, late])
+            early = sorted(g for g, count in leads.items() if g < late and count == len(members))
+            early = [g for g in early if self._may_join(late, g)][:1]
+            self._join(early or self._led_to(hub, before=late), late)
 
     def add_new(self) -> None:
         """Chunks that are in no group yet, in order: into a group, or as the hub of one."""
         for place in range(len(self.group)):
             if self.group[place] != _ALONE:
                 continue
-            hubs = self._hubs_from(place)
+            hubs = [hub for hub in self._hubs_from(place) if not self._is_apart(place, self.group[hub])]
             if hubs:
                 # What was published before comes before what is new, whatever its time.
                 first = min(hubs, key=lambda hub: (self.group[hub] >= self.known, hub))
@@ -177,7 +195,7 @@ class _Stars:
             self.members.append([place])
             self.hubs.append(place)
             self.ids.append(self.chunk_ids[place])
-            self._join([*self._led_to(place, before=mine), mine])
+            self._join(self._led_to(place, before=mine), mine)
 
     def _hubs_from(self, place: int) -> list[int]:
         """The hubs of other groups into which a chunk may be merged."""
@@ -189,9 +207,19 @@ class _Stars:
         leads = Counter(self.group[place] for place in self.out_of.of(hub) if self.group[place] != _ALONE)
         return sorted(g for g, count in leads.items() if g < before and count == len(self.members[g]))
 
-    def _join(self, groups: list[int]) -> None:
-        """Makes groups one under the id of the first."""
-        first, *others = groups
+    def _is_apart(self, place: int, group: int) -> bool:
+        return any(self.group[other] == group for other in self.apart.get(place, ()))
+
+    def _may_join(self, one: int, other: int) -> bool:
+        return not any(self._is_apart(place, other) for place in self.members[one])
+
+    def _join(self, wanted: list[int], mine: int) -> None:
+        """Makes a group and those others that may be with it one, under the id of the earliest."""
+        joined = [mine]
+        for other in wanted:
+            if all(self._may_join(each, other) for each in joined):
+                joined.append(other)
+        first, *others = sorted(joined)
         if not others:
             return
         for other in others:

@@ -58,13 +58,14 @@ def pair_evidence(sides: Sides) -> pl.DataFrame:
 def _spread(sides: Sides) -> tuple[Ints, Ints, NDArray[np.int8]]:
     """The tokens of all sides: the pair of each, where it stands among all tokens, and +1 for left, -1 for right."""
     words = sides.words
-    parts = []
-    for places, sign in ((sides.left, 1), (sides.right, -1)):
-        lengths = words.lengths[places]
-        pair = np.repeat(np.arange(len(places)), lengths)
-        first = np.repeat(words.starts[places] - (np.cumsum(lengths) - lengths), lengths)
-        parts.append((pair, first + np.arange(len(pair)), np.full(len(pair), sign, dtype=np.int8)))
-    pairs, places, signs = zip(*parts, strict=True)
+    pairs, places, signs = [], [], []
+    for side, sign in ((sides.left, 1), (sides.right, -1)):
+        lengths = words.lengths[side]
+        pair = np.repeat(np.arange(len(side)), lengths)
+        first = np.repeat(words.starts[side] - (np.cumsum(lengths) - lengths), lengths)
+        pairs.append(pair)
+        places.append(first + np.arange(len(pair)))
+        signs.append(np.full(len(pair), sign, dtype=np.int8))
     return np.concatenate(pairs), np.concatenate(places), np.concatenate(signs)
 
 
@@ -86,9 +87,7 @@ def _counts(sides: Sides) -> pl.DataFrame:
         .group_by("pair", "key")
         .agg(pl.col("at_left", "at_right").min(), n_left=pl.col("left").sum().cast(pl.Int32), n=pl.len().cast(pl.Int32))
     )
-    found = sums.with_columns(
-        n_right=pl.col("n") - pl.col("n_left"), at=pl.min_horizontal("at_left", "at_right")
-    ).collect()
+    found = sums.with_columns(n_right=pl.col("n") - pl.col("n_left")).collect()
     return found.with_columns(kind=pl.Series(sides.words.keys["kind"].to_numpy()[found["key"].to_numpy()]))
 
 
@@ -111,7 +110,9 @@ def _differing(counts: pl.DataFrame, words: Words) -> pl.DataFrame:
     """The keys that stand more often on one side, with the word as it is written; numbers that read as each other in
     another convention of thousands and fractions are none."""
     found = counts.filter(pl.col("n_left") != pl.col("n_right")).with_columns(
-        is_left=pl.col("n_left") > pl.col("n_right"), count=(pl.col("n_left") - pl.col("n_right")).abs()
+        is_left=pl.col("n_left") > pl.col("n_right"),
+        count=(pl.col("n_left") - pl.col("n_right")).abs(),
+        at=pl.when(pl.col("n_left") > pl.col("n_right")).then("at_left").otherwise("at_right"),
     )
     at = found["at"].to_numpy()
     found = found.with_columns(
@@ -129,8 +130,10 @@ def _as_written(words: Words, at: Ints) -> pl.Series:
     """The words at these places as they stand in the text, a number with its unit."""
     word, unit = words.vocabulary.gather(words.token[at]), words.unit[at]
     units = pl.Series(np.where(unit >= 0, unit, 0))
-    written = pl.DataFrame({"word": word, "unit": words.vocabulary.gather(units), "has": unit >= 0})
-    return written.select(pl.when("has").then(pl.col("word") + " " + pl.col("unit")).otherwise("word")).to_series()
+    below = words.keys["value"].to_numpy()[words.key[at]] < 0
+    written = pl.DataFrame({"word": word, "unit": words.vocabulary.gather(units), "has": unit >= 0, "below": below})
+    signed = pl.when("below").then("-" + pl.col("word")).otherwise("word")
+    return written.select(pl.when("has").then(signed + " " + pl.col("unit")).otherwise(signed)).to_series()
 
 
 def _without_conventions(differing: pl.DataFrame) -> pl.DataFrame:
@@ -140,9 +143,20 @@ def _without_conventions(differing: pl.DataFrame) -> pl.DataFrame:
         return differing
     matched = ambiguous.join(numbers, on=["pair", "quantity"], how="inner", suffix="_there").filter(
         (pl.col("is_left") != pl.col("is_left_there"))
-        & ((pl.col("other") == pl.col("value_there")) | (pl.col("other") == pl.col("other_there")))
+        & (pl.col("count") == pl.col("count_there"))
+        & pl.any_horizontal(
+            pl.col(one) == pl.col(other) for one in ("value", "other") for other in ("value_there", "other_there")
+        )
     )
-    gone = pl.concat([matched.select("pair", "key"), matched.select("pair", key="key_there")])
+    # One for one: a number that reads as either of two others leaves one of these without its like.
+    here, there = pl.col("key"), pl.col("key_there")
+    couples = matched.select(
+        "pair",
+        one=pl.when("is_left").then(here).otherwise(there),
+        other=pl.when("is_left").then(there).otherwise(here),
+    ).unique()
+    couples = couples.filter((pl.len().over("pair", "one") == 1) & (pl.len().over("pair", "other") == 1))
+    gone = pl.concat([couples.select("pair", key="one"), couples.select("pair", key="other")])
     return differing.join(gone, on=["pair", "key"], how="anti")
 
 
@@ -156,7 +170,10 @@ def _by_kind(differing: pl.DataFrame) -> pl.DataFrame:
         sums += [count.filter(of_kind & ~left).sum().alias(f"right_{name}")]
     is_name = pl.col("is_name") & (pl.col("kind") == int(Kind.WORD))
     function = pl.col("kind") == int(Kind.FUNCTION)
-    initial = pl.col("kind") == int(Kind.INITIAL)
+    # `plan A`, `vitamin D`: a letter that stands for a thing, though as a word it may be an article.
+    letter = (pl.col("kind") == int(Kind.INITIAL)) | (
+        function & pl.col("is_name") & (pl.col("bare").str.len_chars() == 1) & (pl.col("bare") != "i")
+    )
     shown = differing.filter(~pl.col("kind").is_in([int(Kind.FUNCTION), int(Kind.INITIAL)])).sort("pair", "at")
     words = shown.group_by("pair").agg(
         left_shown=pl.col("word").filter(left).head(_SHOWN).str.join(", "),
@@ -172,7 +189,8 @@ def _by_kind(differing: pl.DataFrame) -> pl.DataFrame:
             right_names=count.filter(is_name & ~left).sum(),
             left_function=count.filter(function & left).sum(),
             right_function=count.filter(function & ~left).sum(),
-            initials=count.filter(initial).sum(),
+            left_letters=count.filter(letter & left).sum(),
+            right_letters=count.filter(letter & ~left).sum(),
         )
         .join(words, on="pair", how="left")
     )
@@ -205,7 +223,9 @@ def _compared(differing: pl.DataFrame) -> pl.DataFrame:
         opposed=pl.col("is_opposed").sum(),
         broader=pl.col("is_broader").sum(),
         opposed_shown=(pl.col("plain") + " / " + pl.col("there")).filter("is_opposed").sort().first(),
-        spelled=pl.col("plain").filter(is_spelling).n_unique(),
+        spelled=pl.min_horizontal(
+            pl.col("plain").filter(is_spelling).n_unique(), pl.col("there").filter(is_spelling).n_unique()
+        ),
         best_near=pl.col("near").max(),
     )
 
@@ -230,10 +250,23 @@ def _with_meanings(combos: pl.DataFrame) -> pl.DataFrame:
 
 
 def _order(counts: pl.DataFrame) -> pl.DataFrame:
-    """How often, read along the left side, the words that stand once on each side step back on the right one."""
+    """How often, read along one side, the words that stand once on each side step back on the other; of the side
+    where that is less often."""
     once = counts.filter((pl.col("n_left") == 1) & (pl.col("n_right") == 1) & (pl.col("kind").is_in(_ORDERED)))
-    steps = once.sort("pair", "at_left").select("pair", back=pl.col("at_right").diff().over("pair") < 0)
-    return steps.group_by("pair").agg(moved=pl.col("back").sum(), once=pl.len())
+    along_left = once.sort("pair", "at_left").select("pair", back=pl.col("at_right").diff() < 0)
+    along_right = once.sort("pair", "at_right").select("pair", back=pl.col("at_left").diff() < 0)
+    return (
+        _within_pairs(along_left)
+        .join(_within_pairs(along_right), on="pair", suffix="_right")
+        .select("pair", moved=pl.min_horizontal("back", "back_right"), once="once")
+    )
+
+
+def _within_pairs(steps: pl.DataFrame) -> pl.DataFrame:
+    """The steps back of each pair, in whose rows they stand together."""
+    is_first = pl.col("pair") != pl.col("pair").shift()
+    steps = steps.with_columns(back=pl.col("back") & ~is_first.fill_null(value=True))
+    return steps.group_by("pair").agg(pl.col("back").sum(), once=pl.len())
 
 
 def _same_run(sides: Sides) -> NDArray[np.bool_]:

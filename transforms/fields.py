@@ -1,5 +1,8 @@
 """Texts that are records: lines of `label: value`. Two records are compared field by field."""
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -16,6 +19,16 @@ _LEAST_SHARE = 0.66
 Places = NDArray[np.int64]
 
 
+def without_ids(texts: pl.Series, kinds: pl.Series, *, id_fields: Sequence[str]) -> pl.Series:
+    """The texts without the lines that only say which record they are."""
+    if not id_fields or texts.is_empty():
+        return texts
+    listed = "|".join(re.escape(label) for label in id_fields)
+    pattern = rf"(?mi)^(?:{listed}):[ \t]*[^\n]*\n?"
+    has = texts.str.contains("\n") & texts.str.contains(pattern) & (kinds != SPEC_ROW)
+    return texts.scatter(has.arg_true(), texts.filter(has).str.replace_all(pattern, "")) if has.any() else texts
+
+
 def _fields(texts: pl.Series, kinds: pl.Series) -> pl.DataFrame:
     """The fields of the texts that are records: place of the text, label and value."""
     rows = pl.DataFrame({"text": texts, "kind": kinds}).with_row_index("at")
@@ -24,28 +37,29 @@ def _fields(texts: pl.Series, kinds: pl.Series) -> pl.DataFrame:
     )
     count = pl.col("field").list.len()
     is_record = (pl.col("kind") == SPEC_ROW) | ((count >= _FEWEST) & (count >= _LEAST_SHARE * pl.col("lines")))
-    each = lines.filter(is_record).select("at", "kind", "field").explode("field", empty_as_null=False)
+    each = lines.filter(is_record).select("at", "field").explode("field", empty_as_null=False)
     parts = each.with_columns(
         label=pl.col("field").str.extract(_FIELD, 1), value=pl.col("field").str.extract(_FIELD, 2).fill_null("")
     )
-    return parts.select("at", "kind", "label", "value").unique(["at", "label"], keep="first", maintain_order=True)
+    return parts.select("at", "label", "value").unique(["at", "label"], keep="first", maintain_order=True)
 
 
 def field_evidence(texts: pl.Series, kinds: pl.Series, left: Places, right: Places) -> pl.DataFrame:
-    """One row a pair, in their order: whether both are spec rows, how many fields differ and which, and whether it is
-    the value of a spec row alone.
+    """One row a pair, in their order: whether both are spec rows with fields, how many fields differ and which, and
+    whether it is the value of a spec row alone.
 
     A field differs between records when each side says something there that the other does not; between spec rows, by
-    any word.
+    any word, and where only one of them has it.
     """
     fields = _fields(texts, kinds)
-    base = pl.DataFrame({"left": left, "right": right}).with_row_index("pair")
-    is_spec = (kinds == SPEC_ROW).to_numpy()
-    both = (
-        base.with_columns(pl.col("left", "right").cast(pl.UInt32))
-        .join(fields.rename({"at": "left", "value": "value_left"}), on="left")
-        .join(fields.drop("kind").rename({"at": "right", "value": "value_right"}), on=["right", "label"])
+    has_fields = np.zeros(len(texts), dtype=bool)
+    has_fields[fields["at"].to_numpy()] = True
+    is_spec = (kinds == SPEC_ROW).fill_null(value=False).to_numpy() & has_fields
+    base = pl.DataFrame({"left": left, "right": right}, schema={"left": pl.UInt32, "right": pl.UInt32}).with_columns(
+        is_spec=pl.Series(is_spec[left] & is_spec[right])
     )
+    base = base.with_row_index("pair")
+    both = _side_by_side(base, fields)
     values, codes = _distinct(pl.concat([both["value_left"], both["value_right"]]))
     compared = pair_evidence(sides_of(values, codes[: both.height], codes[both.height :]))
     said_twice = pl.min_horizontal("left_only", "right_only") - pl.col("spelled") > 0
@@ -54,9 +68,7 @@ def field_evidence(texts: pl.Series, kinds: pl.Series, left: Places, right: Plac
         said_twice | (other_figures & (pl.min_horizontal("left_words", "right_words") > 0)) | (pl.col("opposed") > 0)
     )
     both = pl.concat([both, compared.drop("pair")], how="horizontal").with_columns(
-        differs=pl.when(pl.col("kind") == SPEC_ROW)
-        .then(~pl.col("is_same_run"))
-        .otherwise(swapped & ~pl.col("is_same_run"))
+        differs=pl.when("is_spec").then(~pl.col("is_same_run")).otherwise(swapped & ~pl.col("is_same_run"))
     )
     found = both.group_by("pair").agg(
         fields_differ=pl.col("differs").sum(),
@@ -74,17 +86,37 @@ def field_evidence(texts: pl.Series, kinds: pl.Series, left: Places, right: Plac
         .head(3)
         .str.join(", "),
         is_value_only=(pl.col("differs") == (pl.col("label") == _VALUE)).all(),
+        is_written_alike=(_folded("value_left") == _folded("value_right")).all(),
     )
-    spec = pl.Series("is_spec", is_spec[left] & is_spec[right])
-    return (
-        base.join(found, on="pair", how="left", maintain_order="left")
-        .with_columns(spec)
-        .select(
-            "is_spec",
-            pl.col("fields_differ").fill_null(0),
-            pl.col("fields_shown").fill_null(""),
-            is_value_only=pl.col("is_value_only").fill_null(value=False) & pl.col("is_spec"),
-        )
+    return base.join(found, on="pair", how="left", maintain_order="left").select(
+        "is_spec",
+        pl.col("fields_differ").fill_null(0),
+        pl.col("fields_shown").fill_null(""),
+        is_value_only=pl.col("is_value_only").fill_null(value=False) & pl.col("is_spec"),
+        is_written_alike=pl.col("is_written_alike").fill_null(value=False) & pl.col("is_spec"),
+    )
+
+
+def _folded(value: str) -> pl.Expr:
+    """A field as it is written, but for case and spacing."""
+    return pl.col(value).str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
+
+
+def _side_by_side(base: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:
+    """The fields of each pair that both sides have, in the order of the left one; of spec rows, those of one side too,
+    empty on the other."""
+    sides = [
+        base.select("pair", "is_spec", side)
+        .join(fields.rename({"at": side, "value": f"value_{side}"}), on=side, maintain_order="left_right")
+        .drop(side)
+        for side in ("left", "right")
+    ]
+    both = sides[0].join(
+        sides[1], on=["pair", "is_spec", "label"], how="full", coalesce=True, maintain_order="left_right"
+    )
+    is_one_sided = pl.col("value_left").is_null() | pl.col("value_right").is_null()
+    return both.filter(pl.col("is_spec") | ~is_one_sided).with_columns(
+        pl.col("value_left", "value_right").fill_null("")
     )
 
 

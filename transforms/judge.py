@@ -1,8 +1,8 @@
 """The judge: from the evidence of a pair to its relation, with a confidence and the reasons in words.
 
-Rules speak first, where they are certain. What they leave open a small linear model weighs, and its figure is read off a
-curve of how often such pairs really were one. A differing number, date, code, negation, opposite or name is a veto: no
-such pair is ever called equivalent.
+Rules speak first, where they are certain. What they leave open a small linear model weighs, and its figure is read off
+a curve of how often such pairs really were one. A differing number, date, code, negation, opposite or name is a veto:
+no such pair is ever called equivalent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ _CLOSE_MOST_WORDS = 180
 _LONG_WORDS, _LONG_SIMILARITY, _LONG_LOWER, _LONG_SHARE, _LONG_WORST = 16, 0.95, 0.9, 0.2, 0.3
 # The share of content that two texts must have in common for a difference to be a contradiction.
 _FRAME = 0.5
-_SAME_WORDS, _CERTAIN_RULE = 0.99, 0.95
+_SAME_WORDS, _SAME_VALUES, _CERTAIN_RULE = 0.99, 0.85, 0.95
 _CONTAINED = 0.75
 _RELATED = 0.35
 # Texts as near as this in the mean of three ways to measure it, which no rule tells apart, are a question to a person.
@@ -84,6 +84,7 @@ _vetoed = (
     | (_higher("signs") > 0)
     | (_negations > 0)
     | (_lower("names") > 0)
+    | (_lower("letters") > 0)
 )
 _may_be_one = ~_vetoed & (_col("moved") == 0) & (_col("broader") == 0)
 _is_close = (
@@ -203,16 +204,18 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
         is_vetoed=_vetoed,
         is_swapped=_swapped,
         is_newer=_col("newer").is_not_null() & (pl.lit(priority_supersedes) | ~_col("is_by_priority")),
-        is_confirmed=_is_close | _is_long_and_near | _col("is_same_run"),
+        is_confirmed=_is_close | _is_long_and_near | (_col("is_same_run") & ~_col("is_spec")),
     )
     likely, overlap = _col("likely"), _col("overlap")
     is_age_known = _col("is_newer") & (_col("is_swapped") | (_nearness >= _OPEN)) & _frame()
     extra = _higher("only") - _lower("only") > 0
     is_contained = (_few_left == 0) & extra & (_share(_col("shared_content"), _lower("content")) >= 0.8)
     rules: list[Rule] = [
-        (_col("is_spec") & (_col("fields_differ") == 0), EQUIVALENT, pl.lit(_SAME_WORDS), "rule: same fields"),
+        (_col("is_written_alike"), EQUIVALENT, pl.lit(_SAME_WORDS), "rule: same fields"),
+        # `5 kW` and `5000 W`, `A.B` and `A B`: the same, and in a table of specifications a person says so.
+        (_col("is_spec") & (_col("fields_differ") == 0), EQUIVALENT, pl.lit(_SAME_VALUES), "rule: same values"),
         (
-            _col("is_spec") & _col("newer").is_not_null() & _col("is_value_only"),
+            _col("is_spec") & _col("is_newer") & _col("is_value_only"),
             SUPERSEDING,
             pl.lit(0.9),
             "rule: newer",
@@ -237,14 +240,14 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
     relation = _first(rules, lambda rule: pl.lit(rule[1]))
     confidence = _first(rules, lambda rule: rule[2].cast(pl.Float32))
     decided_by = _first(rules, lambda rule: pl.lit(rule[3]))
-    larger = pl.when(_higher("words") == _col("left_words")).then(pl.lit(LEFT)).otherwise(pl.lit(RIGHT))
+    larger = pl.when(_col("left_only") > _col("right_only")).then(pl.lit(LEFT)).otherwise(pl.lit(RIGHT))
     return weighed.with_columns(relation=relation, confidence=confidence, decided_by=decided_by).select(
         "relation",
         "confidence",
         stands=pl.when(_col("relation") == SUPERSEDING).then("newer").when(_col("relation") == SUBSET).then(larger),
         evidence=_in_words(),
         decided_by="decided_by",
-        is_confirmed=_col("is_confirmed") | (_col("is_spec") & (_col("fields_differ") == 0)),
+        is_confirmed=_col("is_confirmed") | _col("is_written_alike"),
     )
 
 

@@ -3,7 +3,10 @@
 Lists are short on purpose: a word that is missing here costs a question to a person, a wrong one a wrong merge.
 """
 
+import re
 import unicodedata
+
+_ACCENTS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -11,9 +14,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 def unaccented(word: str) -> str:
-    """The word in lower case without its accents."""
-    bare = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(char for char in bare if not unicodedata.combining(char))
+    """The word in lower case, its Latin letters without accents. In other scripts a mark makes another letter."""
+    if word.isascii():
+        return word.lower()
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", word).casefold()))
 
 
 # Words that carry no content of their own: articles, prepositions, pronouns, auxiliaries.
@@ -33,9 +37,9 @@ ses
 
 # Words that turn a statement round. Two texts that differ in how many they have do not say the same.
 NEGATIONS = _words("""
-not no never none nobody nothing neither nor nowhere without cannot cant dont doesnt didnt isnt arent wasnt werent wont
-wouldnt shouldnt couldnt mustnt hasnt havent hadnt aint hardly barely unable refuse refuses refused fail fails failed
-except unless
+not non no never none nobody nothing neither nor nowhere without cannot cant dont doesnt didnt isnt arent wasnt werent
+wont wouldnt shouldnt couldnt mustnt hasnt havent hadnt aint hardly barely unable refuse refuses refused fail fails
+failed except unless
 no ni nunca jamas nadie nada ningun ninguno ninguna sin tampoco salvo excepto
 nao nem nunca jamais ninguem nada nenhum nenhuma sem tampouco exceto
 ne pas jamais aucun aucune sans rien personne
@@ -43,8 +47,10 @@ ne pas jamais aucun aucune sans rien personne
 
 # Each line: words of one kind, of which no two are the same thing; `=` joins the names of one thing.
 _KINDS = """
-red=rojo=roja=vermelho=vermelha blue=azul green=verde yellow=amarillo=amarilla=amarelo=amarela black=negro=negra=preto=preta
-... white=blanco=blanca=branco=branca brown=marron=marrom=castanho orange=naranja=laranja purple=violet=morado=morada=roxo=roxa
+red=rojo=roja=vermelho=vermelha blue=azul green=verde yellow=amarillo=amarilla=amarelo=amarela
+... black=negro=negra=preto=preta
+... white=blanco=blanca=branco=branca brown=marron=marrom=castanho orange=naranja=laranja
+... purple=violet=morado=morada=roxo=roxa
 ... pink=rosa grey=gray=gris=cinza=cinzento silver=plateado=prateado gold=golden=dorado=dourado beige turquoise
 monday=lunes tuesday=martes wednesday=miercoles thursday=jueves friday=viernes saturday=sabado sunday=domingo
 segunda terca quarta quinta sexta sabado domingo
@@ -56,56 +62,85 @@ north=northern=norte south=southern=sur=sul east=eastern=este=leste west=western
 front=delantero=delantera=dianteiro=dianteira=frontal rear=back=trasero=trasera=traseiro=traseira
 left=izquierdo=izquierda=esquerdo=esquerda right=derecho=derecha=direito=direita
 morning=manana=manha afternoon=evening=tarde night=noche=noite
-first=primero=primera=primer=primeiro=primeira=1st second=segundo=segunda=2nd third=tercero=tercera=tercer=terceiro=terceira=3rd
+first=primero=primera=primer=primeiro=primeira=1st second=segundo=segunda=2nd
+... third=tercero=tercera=tercer=terceiro=terceira=3rd
 ... fourth=cuarto=cuarta=quarto=4th fifth=quinto=quinta=5th sixth=sexto=sexta=6th seventh=septimo=setimo=7th
 ... eighth=octavo=oitavo=8th ninth=noveno=nono=9th tenth=decimo=10th last=ultimo=ultima
 man=men=hombre=hombres=homem=homens woman=women=mujer=mujeres=mulher=mulheres boy=boys=nino=ninos=menino=meninos
 ... girl=girls=nina=ninas=menina=meninas baby=bebe
-father=dad=padre=pai mother=mom=mum=madre=mae brother=hermano=irmao sister=hermana=irma son=hijo=filho daughter=hija=filha
+father=dad=padre=pai mother=mom=mum=madre=mae brother=hermano=irmao sister=hermana=irma son=hijo=filho
+... daughter=hija=filha
 husband=marido=esposo wife=esposa grandfather=abuelo=avo grandmother=abuela uncle=tio aunt=tia
 king=rey=rei queen=reina=rainha
-dog=dogs=perro=perros=cachorro=cao=caes cat=cats=gato=gatos horse=horses=caballo=caballos=cavalo=cavalos cow=cows=vaca=vacas
+dog=dogs=perro=perros=cachorro=cao=caes cat=cats=gato=gatos horse=horses=caballo=caballos=cavalo=cavalos
+... cow=cows=vaca=vacas
 ... sheep=oveja=ovelha bird=birds=pajaro=ave=passaro fish=pez=peixe pig=pigs=cerdo=porco monkey=monkeys=mono=macaco
-... elephant=elephants=elefante lion=lions=leon=leao tiger=tigers=tigre rabbit=rabbits=conejo=coelho mouse=mice=raton=rato
+... elephant=elephants=elefante lion=lions=leon=leao tiger=tigers=tigre rabbit=rabbits=conejo=coelho
+... mouse=mice=raton=rato
 ... bear=bears=oso=urso goat=goats=cabra duck=ducks=pato chicken=chickens=pollo=frango wolf=wolves=lobo
-water=agua beer=cerveza=cerveja wine=vino=vinho milk=leche=leite coffee=cafe tea=te=cha juice=zumo=jugo=suco whisky=whiskey
+water=agua beer=cerveza=cerveja wine=vino=vinho milk=leche=leite coffee=cafe tea=te=cha juice=zumo=jugo=suco
+... whisky=whiskey
 ... vodka rum=ron soda=refresco=refrigerante champagne lemonade=limonada
-guitar=guitars=guitarra piano=pianos violin=violins drum=drums=tambor flute=flutes=flauta trumpet=trumpets saxophone harp=arpa
+guitar=guitars=guitarra piano=pianos violin=violins drum=drums=tambor flute=flutes=flauta trumpet=trumpets saxophone
+... harp=arpa
 ... banjo cello accordion=acordeon clarinet trombone tuba ukulele keyboard
-football=futbol=futebol soccer basketball=baloncesto=basquete tennis=tenis baseball=beisbol hockey rugby golf cricket volleyball=voleibol
+football=futbol=futebol soccer basketball=baloncesto=basquete tennis=tenis baseball=beisbol hockey rugby golf cricket
+... volleyball=voleibol
 ... badminton swimming=natacion=natacao boxing=boxeo=boxe
-car=cars=coche=carro truck=trucks=camion=caminhao bus=buses=autobus=onibus train=trains=tren=trem bicycle=bicycles=bike=bikes=bicicleta
-... motorcycle=motorcycles=motorbike=motocicleta plane=planes=airplane=avion=aviao boat=boats=barco ship=ships helicopter=helicoptero
+car=cars=coche=carro truck=trucks=camion=caminhao bus=buses=autobus=onibus train=trains=tren=trem
+... bicycle=bicycles=bike=bikes=bicicleta
+... motorcycle=motorcycles=motorbike=motocicleta plane=planes=airplane=avion=aviao boat=boats=barco ship=ships
+... helicopter=helicoptero
 ... tractor scooter van=furgoneta tram=tranvia
-wood=wooden=madera=madeira steel=acero=aco iron=hierro=ferro plastic=plastico glass=vidrio=vidro leather=cuero=couro stone=piedra=pedra
-... aluminium=aluminum=aluminio copper=cobre paper=papel cotton=algodon=algodao wool=lana rubber=caucho=borracha ceramic=ceramica
+wood=wooden=madera=madeira steel=acero=aco iron=hierro=ferro plastic=plastico glass=vidrio=vidro leather=cuero=couro
+... stone=piedra=pedra
+... aluminium=aluminum=aluminio copper=cobre paper=papel cotton=algodon=algodao wool=lana rubber=caucho=borracha
+... ceramic=ceramica
 ... concrete=hormigon=concreto brick=ladrillo titanium=titanio brass=laton
-petrol=gasoline=gasolina diesel=gasoleo electric=electrico=electrica=eletrico=eletrica hybrid=hibrido=hibrida hydrogen=hidrogeno=hidrogenio
+petrol=gasoline=gasolina diesel=gasoleo electric=electrico=electrica=eletrico=eletrica hybrid=hibrido=hibrida
+... hydrogen=hidrogeno=hidrogenio
 ... gas lpg cng
 automatic=automatico=automatica manual
-apple=apples=manzana=maca banana=bananas orange=oranges=naranja=laranja potato=potatoes=patata=papa=batata tomato=tomatoes=tomate
-... onion=onions=cebolla=cebola carrot=carrots=zanahoria=cenoura garlic=ajo=alho cucumber=pepino mushroom=mushrooms pepper lemon=limon=limao
+apple=apples=manzana=maca banana=bananas orange=oranges=naranja=laranja potato=potatoes=patata=papa=batata
+... tomato=tomatoes=tomate
+... onion=onions=cebolla=cebola carrot=carrots=zanahoria=cenoura garlic=ajo=alho cucumber=pepino mushroom=mushrooms
+... pepper lemon=limon=limao
 ... egg=eggs=huevo=ovo bread=pan=pao cheese=queso=queijo rice=arroz meat=carne beef shrimp pasta cake pizza
-english=ingles=inglesa french=frances=francesa spanish=espanol=espanola=espanhol=espanhola german=aleman=alemana=alemao=alema
-... portuguese=portugues=portuguesa italian=italiano=italiana chinese=chino=china=chines=chinesa japanese=japones=japonesa russian=ruso=rusa=russo=russa
-... arabic=arabe dutch=holandes american=americano=americana british=britanico=britanica indian=indio=indiano mexican=mexicano canadian=canadiense
-... brazilian=brasileno=brasileiro korean=coreano greek=griego=grego turkish=turco swedish=sueco polish=polaco=polones irish=irlandes australian=australiano
-france=francia=franca germany=alemania=alemanha spain=espana=espanha portugal italy=italia japan=japon=japao russia=rusia mexico
-... canada brazil=brasil greece=grecia turkey=turquia sweden=suecia poland=polonia ireland=irlanda=ireland australia india england=inglaterra
-... scotland=escocia switzerland=suiza=suica austria belgium=belgica netherlands=holland norway=noruega denmark=dinamarca finland=finlandia
-... argentina chile peru colombia egypt=egipto=egito israel iran iraq=irak=iraque syria=siria afghanistan=afganistan pakistan vietnam
+english=ingles=inglesa french=frances=francesa spanish=espanol=espanola=espanhol=espanhola
+... german=aleman=alemana=alemao=alema
+... portuguese=portugues=portuguesa italian=italiano=italiana chinese=chino=china=chines=chinesa
+... japanese=japones=japonesa russian=ruso=rusa=russo=russa
+... arabic=arabe dutch=holandes american=americano=americana british=britanico=britanica indian=indio=indiano
+... mexican=mexicano canadian=canadiense
+... brazilian=brasileno=brasileiro korean=coreano greek=griego=grego turkish=turco swedish=sueco polish=polaco=polones
+... irish=irlandes australian=australiano
+france=francia=franca germany=alemania=alemanha spain=espana=espanha portugal italy=italia japan=japon=japao
+... russia=rusia mexico
+... canada brazil=brasil greece=grecia turkey=turquia sweden=suecia poland=polonia ireland=irlanda=ireland australia
+... india england=inglaterra
+... scotland=escocia switzerland=suiza=suica austria belgium=belgica netherlands=holland norway=noruega
+... denmark=dinamarca finland=finlandia
+... argentina chile peru colombia egypt=egipto=egito israel iran iraq=irak=iraque syria=siria afghanistan=afganistan
+... pakistan vietnam
 ... africa europe=europa asia america usa=us=eeuu=eua uk=britain
-kitchen=cocina=cozinha bathroom=bano=banheiro bedroom=dormitorio=quarto garage=garaje=garagem garden=jardin=jardim roof=techo=telhado
-beach=playa=praia mountain=montana=montanha river=rio lake=lago desert=desierto=deserto forest=bosque=floresta ocean=oceano street=calle=rua park=parque
+kitchen=cocina=cozinha bathroom=bano=banheiro bedroom=dormitorio=quarto garage=garaje=garagem garden=jardin=jardim
+... roof=techo=telhado
+beach=playa=praia mountain=montana=montanha river=rio lake=lago desert=desierto=deserto forest=bosque=floresta
+... ocean=oceano street=calle=rua park=parque
 summer=verano winter=invierno
-daily=diario=diaria=diariamente weekly=semanal=semanalmente monthly=mensual=mensal yearly=annual=annually=anual hourly quarterly=trimestral
+daily=diario=diaria=diariamente weekly=semanal=semanalmente monthly=mensual=mensal yearly=annual=annually=anual hourly
+... quarterly=trimestral
 yes=si=sim no=nao
-metre=metres=meter=meters=metro=metros foot=feet=pie=pies=pe=pes inch=inches=pulgada=polegada mile=miles=milla=millas=milha=milhas
-... kilometre=kilometres=kilometer=kilometers=kilometro=kilometros=quilometro=quilometros yard=yards centimetre=centimeter=centimetro
+metre=metres=meter=meters=metro=metros foot=feet=pie=pies=pe=pes inch=inches=pulgada=polegada
+... mile=miles=milla=millas=milha=milhas
+... kilometre=kilometres=kilometer=kilometers=kilometro=kilometros=quilometro=quilometros yard=yards
+... centimetre=centimeter=centimetro
 ... millimetre=millimeter=milimetro
-second=seconds=segundo=segundos minute=minutes=minuto=minutos hour=hours=hora=horas day=days=dia=dias week=weeks=semana=semanas
+second=seconds=segundo=segundos minute=minutes=minuto=minutos hour=hours=hora=horas day=days=dia=dias
+... week=weeks=semana=semanas
 ... month=months=mes=meses year=years=ano=anos decade=decada century=siglo=seculo
-kilogram=kilograms=kilo=kilos=quilo=quilos gram=grams=gramo=gramos=grama=gramas pound=pounds=libra=libras ounce=ounces=onza=onca
+kilogram=kilograms=kilo=kilos=quilo=quilos gram=grams=gramo=gramos=grama=gramas pound=pounds=libra=libras
+... ounce=ounces=onza=onca
 ... tonne=tonnes=ton=tons=tonelada=toneladas
 dollar=dollars=dolar=dolares euro=euros pound=pounds=libra yen peso=pesos real=reais
 """
@@ -117,7 +152,8 @@ big large huge grande grandes | small little tiny pequeno pequena pequenos peque
 tall high alto alta altos altas | short low bajo baja bajos bajas baixo baixa baixos baixas
 long largo larga longo longa | short corto corta curto curta
 fast quick quickly rapid rapido rapida rapidamente | slow slowly lento lenta lentamente devagar
-open opens opened opening abierto abierta abrir abre aberto aberta | close closes closed closing shut cerrado cerrada cerrar cierra fechado fechada fechar fecha
+open opens opened opening abierto abierta abrir abre aberto aberta | close closes closed closing shut cerrado cerrada
+... cerrar cierra fechado fechada fechar fecha
 on encendido encendida ligado ligada | off apagado apagada desligado desligada
 up upstairs upward arriba acima | down downstairs downward abajo abaixo
 inside indoors dentro interior | outside outdoors fuera fora exterior
@@ -126,13 +162,19 @@ above encima sobre | below under beneath debajo bajo embaixo sob
 more mas mais | less fewer menos
 most | least
 maximum max maximo maxima | minimum min minimo minima
-increase increases increased increasing rise rises rose risen grow grows grew aumenta aumentar aumento aumentou sube subir subio | decrease decreases decreased decreasing fall falls fell fallen drop drops dropped decline declined disminuye disminuir reduce reduced reduces reducir diminui diminuir baja bajar cayo caiu
-enable enables enabled activate activated activates activar activa habilitar habilita ativar ativa | disable disables disabled deactivate deactivated deactivates desactivar desactiva deshabilitar desativar desativa
-allow allows allowed permit permits permitted permitir permite permitido permitida | forbid forbids forbidden prohibit prohibits prohibited deny denied ban banned prohibir prohibe prohibido prohibida proibir proibe proibido proibida
-accept accepts accepted aceptar acepta aceptado aceitar aceita aceito | reject rejects rejected rechazar rechaza rechazado rejeitar rejeita rejeitado
+increase increases increased increasing rise rises rose risen grow grows grew aumenta aumentar aumento aumentou sube
+... subir subio | decrease decreases decreased decreasing fall falls fell fallen drop drops dropped decline declined
+... disminuye disminuir reduce reduced reduces reducir diminui diminuir baja bajar cayo caiu
+enable enables enabled activate activated activates activar activa habilitar habilita ativar ativa | disable disables
+... disabled deactivate deactivated deactivates desactivar desactiva deshabilitar desativar desativa
+allow allows allowed permit permits permitted permitir permite permitido permitida | forbid forbids forbidden prohibit
+... prohibits prohibited deny denied ban banned prohibir prohibe prohibido prohibida proibir proibe proibido proibida
+accept accepts accepted aceptar acepta aceptado aceitar aceita aceito | reject rejects rejected rechazar rechaza
+... rechazado rejeitar rejeita rejeitado
 win wins won ganar gana gano ganhar ganha ganhou | lose loses lost perder pierde perdio perde perdeu
 buy buys bought comprar compra compro comprou | sell sells sold vender vende vendio vendeu
-start starts started begin begins began empezar empieza comenzar comienza comecar comeca iniciar inicia | stop stops stopped end ends ended finish finishes finished terminar termina acabar acaba parar para detener detiene
+start starts started begin begins began empezar empieza comenzar comienza comecar comeca iniciar inicia | stop stops
+... stopped end ends ended finish finishes finished terminar termina acabar acaba parar para detener detiene
 import imports imported importar | export exports exported exportar
 true verdadero verdadera verdadeiro verdadeira | false falso falsa
 full lleno llena cheio cheia | empty vacio vacia vazio vazia
@@ -157,7 +199,8 @@ always siempre sempre | never nunca jamas jamais
 all every everybody everyone todo toda todos todas | none nobody nothing no ninguno ninguna nenhum nenhuma
 many muchos muchas muitos muitas | few pocos pocas poucos poucas
 with con com | without sin sem
-include includes included including incluye incluido incluida incluir inclui | exclude excludes excluded excluding excluye excluido excluida excluir exclui
+include includes included including incluye incluido incluida incluir inclui | exclude excludes excluded excluding
+... excluye excluido excluida excluir exclui
 required mandatory compulsory obligatorio obligatoria obrigatorio obrigatoria | optional opcional voluntary voluntario
 internal interno interna | external externo externa
 public publico publica | private privado privada
@@ -169,11 +212,13 @@ enter enters entered entrar entra entrou | leave leaves left exit exits salir sa
 arrive arrives arrived llegar llega llego chegar chega chegou | depart departs departed salir partir
 sit sits sitting sentado sentada | stand stands standing
 asleep sleep sleeping sleeps | awake
-remove removes removed quitar retirar remover remove | add adds added install installs installed agregar anadir adicionar instalar
+remove removes removed quitar retirar remover remove | add adds added install installs installed agregar anadir
+... adicionar instalar
 push pushes pushed empujar empurrar | pull pulls pulled tirar puxar
 charge charges charging cargar carga carregar carrega | discharge discharges discharging descargar descarga descarregar
 lock locks locked bloquear bloqueado bloqueada | unlock unlocks unlocked desbloquear desbloqueado desbloqueada
-connect connects connected conectar conectado conectada | disconnect disconnects disconnected desconectar desconectado desconectada
+connect connects connected conectar conectado conectada | disconnect disconnects disconnected desconectar desconectado
+... desconectada
 upper superior | lower inferior
 wide ancho ancha largo larga | narrow estrecho estrecha estreito estreita
 deep profundo profunda fundo | shallow superficial
@@ -198,9 +243,11 @@ tight tighten tightens tightened apretar apertar | loose loosen loosens loosened
 
 # Words for a whole kind of things: beside one thing of that kind they say less, not the same. `=` as above.
 _GENERAL = """
-animal=animals=animales=animais kid=kids=child=children=nino=ninos=crianca=criancas person=someone=somebody=persona=pessoa=alguien=alguem
+animal=animals=animales=animais kid=kids=child=children=nino=ninos=crianca=criancas
+person=someone=somebody=persona=pessoa=alguien=alguem
 people=personas=pessoas=gente vehicle=vehicles=vehiculo=vehiculos=veiculo=veiculos weapon=weapons=arma=armas
-food=comida=alimento drink=drinks=bebida=bebidas instrument=instruments=instrumento=instrumentos object=thing=objeto=cosa=coisa
+food=comida=alimento drink=drinks=bebida=bebidas instrument=instruments=instrumento=instrumentos
+object=thing=objeto=cosa=coisa
 building=edificio=predio sport=deporte=esporte game=juego=jogo machine=maquina tool=herramienta=ferramenta place=lugar
 fruit=fruta vegetable=vegetables=verdura=vegetal plant=planta device=dispositivo boat=barco rock=roca=pedra
 some=algunos=alguns few=pocos=poucos several=varios many=muchos=muitos lot=lots
@@ -267,16 +314,19 @@ UNITS: dict[str, tuple[str, float]] = {
         "charge": "mAh:3.6 Ah:3600",
         "frequency": "Hz:1 kHz:1000 MHz:1e6 GHz:1e9",
         "pressure": "Pa:1 kPa:1000 MPa:1e6 bar:1e5 psi:6894.757",
-        "volume": "ml:1e-3 mL:1e-3 cl:1e-2 l:1 L:1 litre:1 litres:1 liter:1 liters:1 litros:1 gal:3.785411784",
+        "volume": "ml:1e-3 mL:1e-3 cl:1e-2 l:1 L:1 litre:1 litres:1 liter:1 liters:1 litros:1 gal:3.785411784 "
+        "cm³:1e-3 cm3:1e-3 m³:1000 m3:1000",
         "data": "B:1 kB:1e3 KB:1e3 MB:1e6 GB:1e9 TB:1e12",
         "speed": "km/h:1 kmh:1 kph:1 mph:1.609344",
         "torque": "Nm:1",
         "share": "%:1 percent:1 pct:1 porcentaje:1",
         "temperature": "°C:1 ºC:1",
         "temperature F": "°F:1 ºF:1",
-        "money": "$:1 usd:1 USD:1 dollars:1",
+        "money": "$:1 US$:1 usd:1 USD:1 dollars:1",
         "euros": "€:1 eur:1 EUR:1 euros:1",
         "pounds": "£:1 gbp:1 GBP:1",
+        "reais": "R$:1 brl:1 BRL:1 reais:1",
+        "area": "mm²:1e-6 mm2:1e-6 cm²:1e-4 cm2:1e-4 m²:1 m2:1 km²:1e6 km2:1e6",
     }.items()
     for name, factor in ((unit.rsplit(":", 1)[0], float(unit.rsplit(":", 1)[1])) for unit in units.split())
 }
@@ -303,11 +353,15 @@ def stem(word: str) -> str:
     return bare[:-1] if bare[-1] in "eoai" and len(bare) > 3 else bare
 
 
+def _lines(text: str) -> list[str]:
+    """The lines of a list, those that go on after `...` whole."""
+    return text.strip().replace("\n...", " ").splitlines()
+
+
 def _kinds() -> dict[str, list[tuple[int, int]]]:
     """For each word the kinds it is of, and which thing of that kind it is."""
     found: dict[str, list[tuple[int, int]]] = {}
-    lines = _KINDS.strip().replace("\n...", " ").splitlines()
-    for kind, line in enumerate(lines):
+    for kind, line in enumerate(_lines(_KINDS)):
         for thing, names in enumerate(line.split()):
             for name in names.split("="):
                 found.setdefault(name, []).append((kind, thing))
@@ -317,7 +371,7 @@ def _kinds() -> dict[str, list[tuple[int, int]]]:
 def _opposites() -> dict[str, list[tuple[int, int]]]:
     """For each word the oppositions it is in, and on which side."""
     found: dict[str, list[tuple[int, int]]] = {}
-    for number, line in enumerate(_OPPOSITES.strip().splitlines()):
+    for number, line in enumerate(_lines(_OPPOSITES)):
         for side, words in enumerate(line.split("|")):
             for word in words.split():
                 found.setdefault(word, []).append((number, side))

@@ -24,8 +24,8 @@ JUDGED = pl.Schema(
         "stands": pl.String,
     }
 )
-SAME_TEXT = "same text"
-_BY_RULE = "rule"
+_SAME_TEXT = "same text"
+_NO_TEXT = "no text"
 # The text of side b counts as the later one.
 _SEEN_AT = {A: datetime(2000, 1, 1, tzinfo=UTC), B: datetime(2000, 1, 2, tzinfo=UTC)}
 
@@ -56,7 +56,7 @@ def judged_without_text(rows: pl.DataFrame) -> pl.DataFrame:
         confidence=pl.lit(1.0, dtype=pl.Float32),
         action=pl.lit(STORED_AS_NEW),
         evidence=pl.concat_str(pl.lit("nothing to read in "), both),
-        decided_by=pl.lit(_BY_RULE),
+        decided_by=pl.lit(f"rule: {_NO_TEXT}"),
         is_confirmed=pl.lit(value=False),
         stands=pl.lit(None, dtype=pl.String),
     )
@@ -70,8 +70,8 @@ def judged_by_same_text(rows: pl.DataFrame) -> pl.DataFrame:
         relation=pl.lit(EQUIVALENT),
         confidence=pl.lit(1.0, dtype=pl.Float32),
         action=pl.lit(MERGED),
-        evidence=pl.lit(SAME_TEXT),
-        decided_by=pl.lit(_BY_RULE),
+        evidence=pl.lit(_SAME_TEXT),
+        decided_by=pl.lit(f"rule: {_SAME_TEXT}"),
         is_confirmed=pl.lit(value=True),
         stands=pl.lit(None, dtype=pl.String),
     )

@@ -5,6 +5,7 @@ month and year. So two texts differ exactly in the keys that one of them has and
 """
 
 import re
+from calendar import month_name
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -34,29 +35,67 @@ class Kind(IntEnum):
 
 
 # Numbers and codes with what joins their parts; words; units that are no words; signs that say something; marks.
-_TOKEN = (
-    r"km/h|\p{L}*\p{Nd}[\p{L}\p{Nd}]*(?:[.,:/_\-][\p{L}\p{Nd}]*\p{Nd}[\p{L}\p{Nd}]*)*"
-    r"|\p{L}[\p{L}\p{M}]*(?:['’]\p{L}+)*|[°º]\p{L}?|[%$€£<>=≤≥±+×÷&@#?]|[.!:;\n]"
+_SPLIT = (
+    r"km/h|(?:US|R)\$|\p{L}*\p{N}[\p{L}\p{N}]*(?:[.,:/_\-][\p{L}\p{N}]*\p{N}[\p{L}\p{N}]*)*(?:-\p{Lu}\b)?"
+    r"|\p{L}[\p{L}\p{M}]*(?:['’ʼ´`]\p{L}+)*|[°º]\p{L}?|[%&@#?]|[.!:;\n]"
+    # Symbols, but those that only decorate: rules, bullets, marks of a trade.
+    r"|[\p{Sc}\p{Sm}\p{So}&&[^|~©®™\x{FFFD}\x{2500}-\x{25FF}\x{2794}-\x{27BF}]]"
 )
-_MINUS = (r"(^|[\s(\[])[-−–](\d)", "${1}minus ${2}")
-# Thousands told apart by a space, thin or not.
-_SPACED = (r"\b(\d{1,3})[ \x{A0}\x{202F}](\d{3})\b", "${1}${2}")
+_MARKS = frozenset(".!:;\n")
+_MINUS = (r"(^|[\s(\[])[-−–](\p{Sc}?\d)", "${1}minus ${2}")
+_SPACE = r"[ \x{A0}\x{202F}]"
+# Thousands told apart by a space, thin or not; the longest run first.
+_SPACED = tuple(
+    (r"\b(\d{1,3})" + rf"{_SPACE}(\d{{3}})" * groups + r"\b", "".join(f"${{{n}}}" for n in range(1, groups + 2)))
+    for groups in (3, 2, 1)
+)
 # In Portuguese `no` is `in the`; in Spanish and English it turns a statement round.
-_PORTUGUESE = r"(?i)[ãõç]|\b(?:não|uma|em|nas|pelo|pela|são|você|também|às|ao|é)\b|(?:lh|nh)[ao]s?\b"
-_IN_THE = (r"\b([Nn])o\b", "${1}a")
+_PORTUGUESE = (
+    r"\b\p{Ll}\p{L}*[ãõç]|(?i)\b(?:não|um|uma|em|nas|pelo|pela|pelos|pelas|são|foi|seu|sua|ele|ela|isso|você|também"
+    r"|até|já|à|às|ao|é|(?:está|fica|ficam) no)\b|(?:lh|nh)[ao]s?\b|(?:^|\s)(?:com|pode|podem|deve|devem|ou|quando)\s"
+)
+_NOT_PORTUGUESE = (
+    r"(?i)[ñ¿¡]|\bno (?:longer|one|more|way|need|matter)\b"
+    r"|\b(?:the|is|are|was|were|has|have|had|with|there|it|of|and|to|this|that|el|una|del|y|con|pero|hay|muy)\b"
+)
+_IN_THE = (r"(?i)\b(n)o\b", "${1}a")
+_PERCENT = (r"(?i)\bper cent\b|\bpor cien(?:to)?\b|\bpor cento\b", "percent")
+# Where `3.10` is not `3.1`.
+_VERSIONS = (
+    r"(?i)\b(versi[oó]n|version|versão|edition|edición|edição|revision|revisión|revisão|release)\s+(\d+(?:\.\d+)+)\b",
+    "${1} v${2}",
+)
 _YEAR = r"((?:19|20)\d{2})"
 _DAY_ABOVE_12, _MONTH_NUMBER = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
-# Dates whose parts are told apart by their places or sizes, as day, month and year.
+_MONTH_NAME = (
+    r"(January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?)"
+)
+# Dates whose parts are told apart by their places or sizes, as day, month and year. Beside a year `May` is a month.
 _DATES = (
+    (rf"\b{_MONTH_NAME} (\d{{1,2}})(?:st|nd|rd|th)?,? {_YEAR}\b", "${2} ${1} ${3}"),
+    (rf"\bMay,? {_YEAR}\b", "month5 ${1}"),
     (rf"\b{_YEAR}[-/.](\d{{2}})[-/.](\d{{2}})\b", "${3} month${2} ${1}"),
     (rf"\b{_DAY_ABOVE_12}[-/.]{_MONTH_NUMBER}[-/.]{_YEAR}\b", "${1} month${2} ${3}"),
     (rf"\b{_MONTH_NUMBER}[-/.]{_DAY_ABOVE_12}[-/.]{_YEAR}\b", "${2} month${1} ${3}"),
 )
-_MONTH_TOKEN = re.compile(r"month0?(\d{1,2})")
-_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+# Texts that any of these is in, at a glance.
+_FIGURES = (
+    r"(?:^|[\s(\[])[-−–]\p{Sc}?\d|\d[-/. \x{A0}\x{202F}]\d|(?:\d(?:st|nd|rd|th)?,?|May,?) (?:19|20)\d"
+    r"|(?i:\bp[eo]r ci?en)"
+)
+_MONTH_TOKEN = re.compile(r"month0?([1-9]|1[0-2])")
+_MONTH_NAMES = {f"month{number:0{width}}": month_name[number] for number in range(1, 13) for width in (1, 2)}
+_GROUPS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
 _PLAIN_NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 _NUMBER_AND_UNIT = re.compile(r"([\d.,]+)([^\d.,].*)")
-_DIGITS = re.compile(r"\d")
+# Figures of every shape: superior and inferior ones, fractions, Roman and circled numbers.
+_DIGITS = re.compile(r"[\d²³¹¼-¾⁰-₉⅐-↋①-⓿❶-➓]")
+# Names that are written in figures: what a float could not tell apart, or what begins with zeros.
+_NAME_IN_FIGURES = re.compile(r"0\d{2,}|\d{15,}")
+_SIGNIFICANT = 14
+_LONGEST_NUMBER = 18
+_APOSTROPHES = re.compile("[’ʼ´`]")
 # A number only before a unit; elsewhere an article or a pronoun.
 _ONE = frozenset({"one", "un", "uno", "una", "um", "uma"})
 
@@ -95,6 +134,7 @@ class _Looked:
     factor: NDArray[np.float64]
     is_capital: Flags
     is_one: Flags
+    is_minus: Flags
 
 
 _QUANTITIES = sorted({quantity for quantity, _ in UNITS.values()})
@@ -104,8 +144,8 @@ def words_of(texts: pl.Series) -> Words:
     """The texts as words. A null has none."""
     texts = texts.fill_null("")
     if texts.len():
-        texts = _without_in_the(_with_dates(texts))
-    split = texts.str.extract_all(_TOKEN)
+        texts = _without_in_the(_with_figures(texts))
+    split = texts.str.extract_all(_SPLIT)
     lengths = split.list.len().to_numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     vocabulary, token = distinct_with_codes(split.explode(empty_as_null=False))
@@ -122,28 +162,30 @@ def words_of(texts: pl.Series) -> Words:
         token=token[kept],
         is_name=is_name[kept],
         unit=unit[kept],
-        vocabulary=vocabulary,
+        vocabulary=vocabulary.replace(_MONTH_NAMES),
         keys=keys,
     )
 
 
-def _with_dates(texts: pl.Series) -> pl.Series:
-    """Dates in figures as day, month and year; a minus before a figure as a word."""
-    has = texts.str.contains(r"(?:^|[\s(\[])[-−–]\d|\d[-/. \x{A0}\x{202F}]\d")
+def _with_figures(texts: pl.Series) -> pl.Series:
+    """Dates as day, month and year, thousands without gaps, versions as codes; a minus before a figure as a word."""
+    has = texts.str.contains(_FIGURES)
     if not has.any():
         return texts
-    found = texts.filter(has).str.replace_all(*_MINUS)
-    for _ in range(2):  # 1 234 567 has two gaps that share a group
-        found = found.str.replace_all(*_SPACED)
-    for pattern, day_month_year in _DATES:
-        found = found.str.replace_all(pattern, day_month_year)
+    found = texts.filter(has)
+    for pattern, written in (_MINUS, *_SPACED, *_DATES, _VERSIONS, _PERCENT):
+        found = found.str.replace_all(pattern, written)
     return texts.scatter(has.arg_true(), found)
 
 
 def _without_in_the(texts: pl.Series) -> pl.Series:
     """Portuguese texts with `no` as `na`, which is no negation."""
-    has = texts.str.contains(r"\b[Nn]o\b") & texts.str.contains(_PORTUGUESE)
-    return texts.scatter(has.arg_true(), texts.filter(has).str.replace_all(*_IN_THE)) if has.any() else texts
+    at = texts.str.contains(_IN_THE[0]).arg_true()
+    some = texts.gather(at)
+    is_portuguese = some.str.contains(_PORTUGUESE) & ~some.str.contains(_NOT_PORTUGUESE)
+    if not is_portuguese.any():
+        return texts
+    return texts.scatter(at.filter(is_portuguese), some.filter(is_portuguese).str.replace_all(*_IN_THE))
 
 
 def _look(tokens: list[str]) -> _Looked:
@@ -157,6 +199,7 @@ def _look(tokens: list[str]) -> _Looked:
         factor=np.ones(count),
         is_capital=np.zeros(count, dtype=bool),
         is_one=np.zeros(count, dtype=bool),
+        is_minus=np.zeros(count, dtype=bool),
     )
     for at, token in enumerate(tokens):
         looked.is_capital[at] = token[0].isupper()
@@ -173,15 +216,15 @@ def _looked_up(token: str, looked: _Looked, at: int) -> tuple[Kind, str]:  # noq
         return Kind.MONTH, f"month {int(month[1])}"
     if _DIGITS.search(token):
         return _number_or_code(token, looked, at)
-    if not token[0].isalpha():
-        return (Kind.MARK if token in ".!:;\n" else Kind.SIGN), token
-    bare = unaccented(token).replace("’", "'")
-    if bare in NEGATIONS or bare.endswith("n't"):
+    if not token[0].isalpha() or token[-1] == "$":
+        return (Kind.MARK if token in _MARKS else Kind.SIGN), token
+    bare = unaccented(_APOSTROPHES.sub("'", token))
+    if bare in NEGATIONS or "n't" in bare:
         return Kind.NEGATION, "not"
     if bare in NUMBER_WORDS:
         looked.value[at] = NUMBER_WORDS[bare]
         return Kind.NUMBER, bare
-    looked.is_one[at] = bare in _ONE
+    looked.is_one[at], looked.is_minus[at] = bare in _ONE, bare == "minus"
     if bare in MONTHS:
         return Kind.MONTH, f"month {MONTHS[bare]}"
     if len(bare) == 1 and bare not in FUNCTION_WORDS:
@@ -196,13 +239,13 @@ def _number_or_code(token: str, looked: _Looked, at: int) -> tuple[Kind, str]:
         quantity, factor = UNITS[with_unit[2]]
         looked.unit[at], looked.factor[at] = _QUANTITIES.index(quantity), factor
         token = with_unit[1]
-    if _GROUPS.fullmatch(token):
+    if _GROUPS.fullmatch(token) and len(token) <= _LONGEST_NUMBER:
         looked.value[at], looked.other[at] = _grouped(token)
-    elif _PLAIN_NUMBER.fullmatch(token):
+    elif _PLAIN_NUMBER.fullmatch(token) and not _NAME_IN_FIGURES.fullmatch(token):
         looked.value[at] = float(token.replace(",", "."))
     else:
         # Separators of a part number or a date are written many ways; leading zeros of its parts count.
-        return Kind.CODE, re.sub(r"[^0-9a-z]+", "-", unaccented(token))
+        return Kind.CODE, re.sub(r"[\W_]+", "-", unaccented(token))
     return Kind.NUMBER, token
 
 
@@ -244,10 +287,17 @@ def _keyed(looked: _Looked, token: Ints, begins: Flags) -> tuple[pl.DataFrame, I
         there = looked.unit[token[near]]
         takes = inside & (unit < 0) & (there >= 0) & (kind[near] != Kind.NUMBER)
         if is_prefix:
-            takes &= kind[near] == Kind.SIGN
+            # A sign that is the unit of the number before it is no longer there to take.
+            takes &= (kind[near] == Kind.SIGN) & kept[near]
         unit[takes], factor[takes] = there[takes], looked.factor[token[near]][takes]
         unit_token[numbers[takes]] = token[near[takes]]
         kept[near[takes]] = False
+    # What `takes` holds now are the numbers with a sign before them: a minus stands before that.
+    before = numbers - 1 - takes
+    is_below = (before >= 0) & looked.is_minus[token[np.maximum(before, 0)]]
+    is_below &= ~begins[numbers] & ~begins[np.maximum(before + 1, 0)]
+    kept[before[is_below]] = False
+    factor[is_below] *= -1
     quantities, of_number = _distinct_numbers(value * factor, other * factor, unit)
     key[numbers] = words.height + of_number
     return pl.concat([words, quantities]), key, unit_token, kept
@@ -256,8 +306,10 @@ def _keyed(looked: _Looked, token: Ints, begins: Flags) -> tuple[pl.DataFrame, I
 def _distinct_words(looked: _Looked) -> tuple[pl.DataFrame, Ints]:
     """The keys of words, and for each token of the vocabulary which of them it has."""
     tokens = pl.DataFrame({"word": looked.key, "kind": looked.kind}, schema={"word": pl.String, "kind": pl.Int8})
-    words = tokens.unique("word", keep="first", maintain_order=True).with_row_index("key")
-    of_word = tokens.join(words, on="word", how="left", maintain_order="left")["key"].to_numpy().astype(np.int64)
+    words = tokens.unique(maintain_order=True).with_row_index("key")
+    of_word = (
+        tokens.join(words, on=["word", "kind"], how="left", maintain_order="left")["key"].to_numpy().astype(np.int64)
+    )
     nothing = pl.lit(float("nan"))
     return words.select("word", "kind", value=nothing, other=nothing, quantity=pl.lit(-1, dtype=pl.Int16)), of_word
 
@@ -265,8 +317,7 @@ def _distinct_words(looked: _Looked) -> tuple[pl.DataFrame, Ints]:
 def _distinct_numbers(
     value: NDArray[np.float64], other: NDArray[np.float64], unit: NDArray[np.int16]
 ) -> tuple[pl.DataFrame, Ints]:
-    rounded = [np.array([float(f"{number:.9g}") for number in column]) for column in (value, other)]
-    rows = pl.DataFrame({"value": rounded[0], "other": rounded[1], "quantity": unit.astype(np.int16)})
+    rows = pl.DataFrame({"value": _rounded(value), "other": _rounded(other), "quantity": unit.astype(np.int16)})
     distinct = rows.unique(maintain_order=True).with_row_index("at")
     of_number = rows.join(distinct, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["at"]
     named = distinct.select(
@@ -277,3 +328,10 @@ def _distinct_numbers(
         quantity="quantity",
     )
     return named, of_number.to_numpy().astype(np.int64)
+
+
+def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values as far as conversions of units leave them alone."""
+    distinct, at = np.unique(values, return_inverse=True)
+    rounded: NDArray[np.float64] = np.array([float(f"{value:.{_SIGNIFICANT}g}") for value in distinct])[at]
+    return rounded

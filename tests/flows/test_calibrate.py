@@ -29,6 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def measured(path: str = "pairs.parquet", precision: float = 0.95, **sections: Any) -> Calibration:
     given = {"embedding": {"encoder": "none"}} | sections
+    given["judge"] = {"merge_confidence": 0.9, "merge_similarity": 0.95} | given.get("judge", {})
     return calibrate(Path(path), precision=precision, settings=Settings(**given), progress=Progress(quiet=True))
 
 

@@ -20,6 +20,7 @@ from flows.lock import writer_lock
 from flows.settings import Settings
 from flows.warehouse import Warehouse
 from tests.flows.word_endpoint import serving
+from tests.judged import Nights, given_verdicts, word_endpoint
 from tests.nights import published
 from tests.terminal import CTRL_C, NIGHTFOLD, Terminal
 
@@ -393,7 +394,9 @@ def test_judged_pairs_with_labels_are_calibrated_and_drawn(call: Call, folder: P
     for pairs in ("pairs.csv", "judged.parquet"):
         told = call("calibrate", pairs, "--precision", "0.9", "--plot", "curve.svg")
         assert (told.err, told.code) == ("", 0)
-        assert "[judge]\nmerge_confidence = 0.9\nmerge_similarity = 0.95\n\nplot     curve.svg\n" in told.out
+        judge = Settings().judge
+        pasted = f"merge_confidence = {judge.merge_confidence:g}\nmerge_similarity = {judge.merge_similarity:g}"
+        assert told.out.endswith(f"[judge]\n{pasted}\n\nplot     curve.svg\n")
         assert (folder / "curve.svg").read_text().startswith("<svg ")
 
 
@@ -533,6 +536,42 @@ def test_a_run_can_be_rolled_back_to(call: Call, folder: Path) -> None:
     assert f"*  {last}  rollback " in listed
     assert f"went back to {first}" in listed
     assert json.loads(call("runs", "show", first, "--warehouse", "out").out)["chunks_new"] == 1
+
+
+def test_a_merged_chunk_can_be_taken_out_by_the_beginning_of_its_id(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with word_endpoint() as endpoint, given_verdicts() as verdicts:
+        verdicts.say("a", "b")
+        nights = Nights(folder, endpoint, verdicts)
+        nights.run(("acme", "a", 1), ("acme", "b", 2))
+        merged, stands = nights.id_of("b"), nights.id_of("a")
+        monkeypatch.setattr("getpass.getuser", lambda: "ana")
+        told = call("unmerge", merged[:16], "--reason", "two pumps", "--warehouse", "w")
+        last = Warehouse("w").runs()[-1]
+        line = f"run {last.run_id}: {merged} stands for itself again, apart from {stands}; the mart shows it\n"
+        assert told == (line, "", 0)
+        assert last.note == f"ana took {merged} out of group {stands}: two pumps"
+        assert nights.table("variants").is_empty()
+        again = call("unmerge", merged, "--by", "ben", "--warehouse", "w")
+        assert (again.out, again.code) == ("", 1)
+        assert again.err.startswith(f"nightfold: {merged} (")
+        assert "it is in no group; there is nothing to take it out of" in again.err
+
+
+def test_a_guard_that_stops_a_run_is_let_through_by_its_name(call: Call, folder: Path) -> None:
+    (folder / "bad.csv").write_text("id,text\n1,\n2,\n3,kept\n")
+    run = ("run", "--direct", "-i", "bad.csv", "--warehouse", "out")
+    stopped = call(*run)
+    assert stopped.code == 1
+    assert "--allow max_reject_share" in stopped.err
+    wrong = call(*run, "--allow", "max_rejects")
+    assert (wrong.out, wrong.code) == ("", 1)
+    assert wrong.err.startswith("nightfold: command line: guard.allow.#1: Input should be 'max_reject_share', ")
+    allowed = call(*run, "--allow", "max_reject_share", "--allow", "max_group_chunks")
+    assert (allowed.err, allowed.code) == ("", 0)
+    recorded = Warehouse("out").runs()[-1].settings["guard"]["allow"]
+    assert recorded == ["max_reject_share", "max_group_chunks"]
 
 
 def test_the_settings_in_force_are_shown(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def words() -> Iterator[WordEndpoint]:
 
 
 def judged(path: str, out: str = "out.parquet", **sections: Any) -> pl.DataFrame:
-    given = {"embedding": {"encoder": "none"}} | sections
+    given: dict[str, Any] = {"embedding": {"encoder": "none"}, "judge": {"merge_similarity": 0.95}} | sections
     written = judge_file(Path(path), Path(out), settings=Settings(**given), progress=Progress(quiet=True))
     return read_pairs(Path(out), load=LoadSettings()).rows if not out.endswith(".parquet") else _same(out, written)
 
@@ -98,7 +98,7 @@ def test_a_row_without_a_text_stays_as_it_is(text_a: str | None, text_b: str | N
     pairs = write("pairs.parquet", text_a=[text_a, "The pump"], text_b=[text_b, "the pump"], similarity=[0.9, 0.96])
     found = judged(pairs).row(0, named=True)
     assert (found["relation"], found["action"], found["evidence"]) == ("unknown", "stored_as_new", evidence)
-    assert not found["is_confirmed"]
+    assert (found["decided_by"], found["is_confirmed"]) == ("rule: no text", False)
 
 
 def test_texts_that_are_the_same_in_their_normal_form_need_no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_texts_that_are_the_same_in_their_normal_form_need_no_judge(monkeypatch:
     found = judged(pairs)
     assert found["action"].to_list() == ["merged_into_existing"] * 2
     assert found["similarity"].to_list() == [1.0, 1.0]
-    assert found["decided_by"].to_list() == ["rule", "rule"]
+    assert found["decided_by"].to_list() == ["rule: same text"] * 2
 
 
 def _no_verdicts(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -17,8 +18,10 @@ from polars.testing import assert_frame_equal
 
 from flows.warehouse import Warehouse
 from tests.flows.word_endpoint import WordEndpoint, serving
+from tests.judged import word_endpoint
 from tests.nights import published, run_night
 
+ROOT = Path(__file__).parents[2]
 NIGHTFOLD = Path(sys.executable).with_name("nightfold")
 TABLES = ("chunks", "occurrences", "canonicals", "rejects")
 SEED = int(os.environ.get("SOAK_SEED", time.time_ns() % 1_000_000))
@@ -209,3 +212,73 @@ def test_killed_while_embedding_or_joining_the_next_run_reuses_what_was_computed
     for name, rows in wanted.items():
         assert_frame_equal(got[name], rows)
     assert wanted["pairs"].height > 1_000
+
+
+IN_SLICES = """
+import os, pathlib, sys, time
+import flows.judge
+from flows.cli import main
+from flows.judging import judge_pairs
+flows.judge.SLICE_PAIRS = 100
+judged = pathlib.Path(sys.argv.pop(1))
+def judge(pairs, *args, **kwargs):
+    if os.environ.get("STOP") and judged.exists():
+        time.sleep(600)
+    with judged.open("a") as told:
+        told.write(f"{pairs.height}\\n")
+    return judge_pairs(pairs, *args, **kwargs)
+flows.judge.judge_pairs = judge
+main()
+"""
+JUDGED = (*TABLES, "pairs", "variants", "links", "contradictions", "pending_reviews")
+SENTENCE = "the red pump in hall nine has two steel valves and one long hose"
+
+
+def write_near_corpus(path: Path) -> dict[str, str]:
+    """Twenty texts that are all near, four groups of which have the same words."""
+    texts = [
+        f"{SENTENCE} {word}{mark}" for word in ("now", "then", "here", "there") for mark in ("", ".", "!", "?", ";")
+    ]
+    rows = pl.DataFrame({"text": texts}).with_row_index("id")
+    rows.select(pl.col("id").cast(pl.String), "text", at=pl.lit("2026-01-31T02:00:00Z")).write_parquet(path)
+    return {"path": str(path), "name": "in", "seen_at_column": "at", "scope": "acme"}
+
+
+def test_a_run_killed_while_it_judges_publishes_nothing_and_the_next_takes_its_verdicts_up(tmp_path: Path) -> None:
+    with word_endpoint() as endpoint:
+        given = write_near_corpus(tmp_path / "in.parquet")
+        sections: dict[str, Any] = {
+            "embedding": endpoint.settings(batch_size=100),
+            "neighbours": {"max_candidates": 100, "threshold": 0.5},
+            "judge": {"merge_similarity": 0.5},
+        }
+        run_night(tmp_path / "calm", given, **sections)
+        tables = {"warehouse": {"path": str(tmp_path / "stormy")}, **sections}
+        lines = [
+            f"[{name}]\n" + "".join(f"{key} = {value!r}\n" for key, value in of.items()) for name, of in tables.items()
+        ]
+        lines += ["[[inputs]]\n", *(f"{key} = {value!r}\n" for key, value in given.items())]
+        (tmp_path / "n.toml").write_text("".join(lines))
+        judged = tmp_path / "judged"
+        line = [sys.executable, "-c", IN_SLICES, str(judged), "run", "--direct", "--settings", str(tmp_path / "n.toml")]
+        env = {name: value for name, value in os.environ.items() if name != "NIGHTFOLD_EMBEDDING__ENCODER"}
+        killed = subprocess.Popen(line, cwd=ROOT, env=env | {"STOP": "yes"}, stdout=subprocess.DEVNULL)
+        staging, deadline = tmp_path / "stormy" / "staging", time.monotonic() + 60
+        while not list(staging.glob("*/verdicts/000000.parquet")) and time.monotonic() < deadline:
+            assert killed.poll() is None
+            time.sleep(0.02)
+        killed.kill()
+        killed.wait()
+        assert Warehouse(str(tmp_path / "stormy")).published() is None
+        done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        # 190 pairs in slices of 100: each was judged once.
+        assert judged.read_text().split() == ["100", "90"]
+        calm, stormy = (
+            {name: published(tmp_path / folder, name).sort(pl.first()) for name in JUDGED}
+            for folder in ("calm", "stormy")
+        )
+        assert calm["variants"].height > 0
+        for name in JUDGED:
+            of_the_run = ("run_id", "last_run_id", "queued_at")
+            assert_frame_equal(*(tables[name].drop(of_the_run, strict=False) for tables in (stormy, calm)))

@@ -12,7 +12,7 @@ import pytest
 from flows.endpoint import NoKey
 from flows.llm import OPINIONS, SecondOpinion, open_second_opinion
 from flows.settings import LlmSettings
-from tests.flows.chat_endpoint import Answer, ChatEndpoint, chatting, reply, said, texts_in
+from tests.flows.chat_endpoint import Answer, ChatEndpoint, attacks, chatting, obedient, reply, said, texts_in
 
 KEY = "a-key-for-nobody"
 Open = Callable[..., SecondOpinion]
@@ -363,6 +363,27 @@ def test_the_key_is_sent_and_comes_back_nowhere(
 def test_a_variable_without_a_key_is_named(endpoint: ChatEndpoint, opened: Open) -> None:
     with pytest.raises(NoKey, match=r"^environment variable NO_SUCH_KEY: holds no key; set it, or another \[llm\] a"):
         opened(api_key_variable="NO_SUCH_KEY")
+
+
+def test_no_row_of_an_attacker_gets_its_way(
+    endpoint: ChatEndpoint, opened: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SOME_KEY", KEY)
+    endpoint.rule = lambda body: obedient(body, key=KEY)
+    texts = list(attacks().values())
+    rows = pl.DataFrame(
+        {
+            "pair_id": list(attacks()) + [f"{name}, twice" for name in attacks()],
+            "left_text": ["The pump runs at 5 kW."] * len(texts) + [f"{text}!" for text in texts],
+            "right_text": texts + texts,
+        }
+    )
+    found, _ = asked(opened(api_key_variable="SOME_KEY"), rows)
+    assert found["is_reached"].all()
+    assert found["llm_relation"].to_list() == ["distinct"] * len(texts) + ["equivalent"] * len(texts)
+    assert found["llm_reason"].unique().to_list() == ["by their words"]
+    assert KEY not in json.dumps(endpoint.asked)
+    assert all(KEY not in path.read_text() for path in (tmp_path / "llm").rglob("*.json"))
 
 
 # ---- the pace

@@ -22,6 +22,8 @@ from flows.night import NothingPublished, Outcome, Plan, StageReport
 from flows.nightly import nightly, rollback, run_as_task
 from flows.settings import SettingsRefused
 from flows.warehouse import Run, Warehouse
+from schemas.terms import MERGED, STORED_AS_NEW
+from tests.judged import given, given_verdicts, sections, word_endpoint
 
 pytestmark = [pytest.mark.xdist_group("prefect"), pytest.mark.usefixtures("prefect_api")]
 
@@ -99,6 +101,25 @@ def test_a_night_is_one_task_a_stage_and_its_summary_an_artifact(
     assert key == "nightfold-run"
     assert outcome.run.run_id in summary
     assert outcome.run.chunks_new == 1
+
+
+def test_judging_is_a_task_and_a_guard_is_let_through_by_a_parameter(
+    tmp_path: Path, client: SyncPrefectClient, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    with word_endpoint() as endpoint, given_verdicts() as verdicts:
+        verdicts.say("a", "b")
+        rows = given(tmp_path / "in.parquet", ("acme", "a", 1), ("acme", "b", 2))
+        settings = {"inputs": [rows], "warehouse": {"path": str(tmp_path / "w")}, **sections(endpoint)}
+        limits = {"max_group_chunks": 1}
+        with pytest.raises(NothingPublished, match=r"max_group_chunks = 1: group .* would have 2 chunks"):
+            run_once({**settings, "guard": limits})
+        outcome = run_once({**settings, "guard": {**limits, "allow": ["max_group_chunks"]}})
+    assert outcome.run.actions == {STORED_AS_NEW: 1, MERGED: 1}
+    assert outcome.run.settings["guard"]["allow"] == ["max_group_chunks"]
+    run = last_run(client)
+    stages = ["load", "hash", "exact", "embed", "index", "near", "judge", "write", "mart"]
+    eventually(lambda: tasks_of(client, run) == [(stage, "Completed") for stage in stages])
+    assert "| chunks merged into another | 1 |" in artifact_of(client, run)[1]
 
 
 def test_the_log_has_a_line_a_stage_and_no_text_of_a_row(

@@ -244,10 +244,10 @@ def test_a_word_leaves_the_prompt(warehouse: Path, word: str) -> None:
 
 
 def test_a_terminal_gets_a_table_that_fits(warehouse: Path) -> None:
-    with Terminal("sql", "--warehouse", "out", "from chunks", folder=warehouse.parent, columns=70) as terminal:
+    with Terminal("sql", "--warehouse", "out", "from chunks", folder=warehouse.parent, columns=80) as terminal:
         shown, code = terminal.read_all()
     assert code == 0
-    assert max(map(len, shown.splitlines())) <= 70
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_ctrl_c_ends_a_query_with_one_line(warehouse: Path) -> None:

@@ -10,14 +10,16 @@ import pytest
 from flows.console import Progress
 from flows.errors import NightfoldError
 from flows.night import NothingPublished, rollback
+from flows.tonight import Tonight
 from flows.unmerge import NotAVariant, TakenOut, unmerge
 from flows.warehouse import Warehouse
+from schemas.contract import Contract
+from schemas.tables import SEPARATIONS
 from schemas.terms import MERGED, PUBLISHED, STORED_AS_NEW
 from tests.flows.test_judge import check_mart_agrees
 from tests.flows.word_endpoint import WordEndpoint
 from tests.judged import Nights, given_verdicts, word_endpoint
 from tests.nights import run_night, settings_of
-from transforms.decide import decided
 
 
 @pytest.fixture(scope="module")
@@ -150,11 +152,14 @@ def test_going_back_brings_the_variants_back_too(nights: Nights) -> None:
 def test_taken_out_twice_it_is_remembered_once(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     group_of_three(nights)
     take_out(nights, nights.id_of("b"), by="ana")
+    read = Tonight.read
+
+    def forgets(tonight: Tonight, contract: Contract, columns: list[str], where: str | None = None) -> pl.DataFrame:
+        return contract.empty().select(columns) if contract is SEPARATIONS else read(tonight, contract, columns, where)
+
     with monkeypatch.context() as patch:
         # As if someone had merged the two again on purpose.
-        patch.setattr(
-            "flows.judge.decided", lambda pairs, chunks, apart, **how: decided(pairs, chunks, apart.clear(), **how)
-        )
+        patch.setattr(Tonight, "read", forgets)
         other = {**nights.sections(), "embedding": nights.endpoint.settings(model="other")}
         run_night(nights.warehouse, pending="all", **other)
     assert nights.groups["b"] == ("a", "a")
