@@ -5,7 +5,7 @@ select c.canonical_id, k.chunk_id, k.scope, k.kind, k.text, k.metadata, k.source
        k.content_hash, k.parsed_spec_ids, c.variants, c.occurrences, c.first_seen_at, c.last_seen_at
 from canonicals c
 join chunks k on k.chunk_id = c.chunk_id
-where k.superseded_by is null;
+where k.superseded_by is null and k.deleted_at is null;
 comment on view canonical_chunks is 'One row for each thing said: what a search should read.';
 
 create or replace view duplicates as

@@ -185,6 +185,7 @@ def _new_chunks(new: pl.DataFrame, rows: pl.LazyFrame, keys: pl.LazyFrame) -> pl
             superseded_by=pl.lit(None, dtype=pl.String),
             valid_from=pl.lit(None),
             valid_to=pl.lit(None),
+            deleted_at=pl.lit(None),
         )
     )
     return chunks.select(pl.col(name).cast(dtype) for name, dtype in CHUNKS.dtypes.items())

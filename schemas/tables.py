@@ -58,6 +58,7 @@ CHUNKS = Contract(
         ("superseded_by", _TEXT, "The chunk that replaced it; null while it holds"),
         ("valid_from", _TIME, "Since when it holds, where its row or a replacement says so"),
         ("valid_to", _TIME, "Until when it held; null while it holds"),
+        ("deleted_at", _TIME, "When a reviewer took it out of what is found; null while it is in"),
     ),
     key=("chunk_id",),
     rules={
