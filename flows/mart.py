@@ -110,6 +110,10 @@ def _finish(mart: duckdb.DuckDBPyConnection, warehouse: Warehouse, run: Run) -> 
     mart.execute(f"comment on table mart_run is {_quoted(_MART_RUN)}")
     mart.execute("comment on column mart_run.run_id is 'The run, as in runs.run_id'")
     mart.execute("comment on column mart_run.made_with is 'Digest of columns, comments and views'")
+    # What is made of the tables reads them committed: DuckDB 1.5 joins nothing to more than a row group of rows that
+    # its own transaction has just written. The file is not in its place yet, so that nobody sees the half of it.
+    mart.execute("commit")
+    mart.execute("begin")
     mart.execute(_VIEWS.read_text(encoding="utf-8"))
 
 
