@@ -7,6 +7,7 @@ python -m benchmarks.evidence rows.parquet --pairs 400000     four times as many
 import argparse
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,15 +51,15 @@ def _read(settings: Settings, most: int) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _measure(pairs: pl.DataFrame, chunks: pl.DataFrame, settings: Settings, *, rounds: int) -> None:
     """Evidence and verdict, as the judge stage has them, with no transformer to read what rules leave open."""
     without_reader = settings.judge.model_copy(update={"reader": None})
-    silent = {"tell": lambda _: None, "tell_rows": lambda _: None}
-    judge_pairs(pairs.head(100), chunks, settings=without_reader, **silent)
+    judge = partial(judge_pairs, settings=without_reader, tell=lambda _: None, tell_rows=lambda _: None)
+    judge(pairs.head(100), chunks)
     letters = int(chunks["text"].str.len_chars().sum()) // chunks.height
     print(f"{pairs.height:,} pairs of {chunks.height:,} texts of {letters} characters\n")
     rates = []
     for number in range(1, rounds + 1):
         reset_peak()
         before, started = peak_mib(), time.perf_counter()
-        judge_pairs(pairs, chunks, settings=without_reader, **silent)
+        judge(pairs, chunks)
         seconds = time.perf_counter() - started
         rates.append(pairs.height / seconds)
         print(

@@ -122,14 +122,19 @@ class Change:
 
 
 class Warehouse:
-    """The tables under one location. Only the lock, the staging and the mart need it to be a folder."""
+    """The tables under one location. Only the lock, the staging and the mart need it to be a folder.
 
-    def __init__(self, location: str) -> None:
+    With `keeps_open` a published table stays open, and its indexes in memory, until another version of it is asked for:
+    for who asks a little, many times.
+    """
+
+    def __init__(self, location: str, *, keeps_open: bool = False) -> None:
         if "://" in location:
             raise NightfoldError(f"[warehouse] path = {location!r}: object stores are not supported yet; name a folder")
         if not location.strip():
             raise NightfoldError(f"[warehouse] path = {location!r}: names no folder")
         self.location = str(Path(location).expanduser())
+        self._opened: dict[str, lance.LanceDataset] | None = {} if keeps_open else None
 
     @property
     def folder(self) -> Path:
@@ -202,12 +207,16 @@ class Warehouse:
         version = None if run is None else run.table_versions.get(table)
         if run is None or version is None:
             return None
+        if self._opened is not None and table in self._opened and self._opened[table].version == version:
+            return self._opened[table]
         dataset = self.find_table(table, version)
         if dataset is None:
             raise TableDamaged(
                 f"{self._uri(table)}: version {version}, which run {run.run_id} published, is gone; go back to a run "
                 "that is still whole (`nightfold runs rollback`), or restore the warehouse folder from a backup"
             )
+        if self._opened is not None:
+            self._opened[table] = dataset
         return dataset
 
     def head(self, table: str) -> lance.LanceDataset:

@@ -88,9 +88,7 @@ _vetoed = (
     | (_lower("letters") > 0)
 )
 # Both sides say as much, but not of the same things: words in another order or number, a negation in another place.
-_dealt_anew = (
-    (_col("moved") > 0) | (_lower("recounted") > 0) | ((_lower("negations") > 0) & (_col("renegated") > 0))
-)
+_dealt_anew = (_col("moved") > 0) | (_lower("recounted") > 0) | ((_lower("negations") > 0) & (_col("renegated") > 0))
 _may_be_one = ~_vetoed & ~_dealt_anew & (_col("broader") == 0)
 _is_close = (
     _may_be_one
@@ -218,6 +216,19 @@ def wants_reading(evidence: pl.DataFrame) -> pl.Series:
     """The pairs whose verdict hangs on how the transformer reads them."""
     is_settled = _col("is_same_run") | _col("is_spec") | (_swapped & _frame())
     return evidence.select(~is_settled).to_series()
+
+
+def at_best(evidence: pl.DataFrame) -> pl.Series:
+    """The relation that leads furthest of those that some reading of each pair could give it."""
+    read = evidence.with_columns(reading=pl.lit(1.0), mean=pl.lit(1.0), worst=pl.lit(1.0))
+    is_confirmed = _is_close | _is_long_and_near | _is_same_content | _col("is_same_run")
+    return read.select(
+        pl.when(is_confirmed)
+        .then(pl.lit(EQUIVALENT))
+        .when(_col("newer").is_not_null())
+        .then(pl.lit(SUPERSEDING))
+        .otherwise(pl.lit(UNKNOWN))
+    ).to_series()
 
 
 def _frame() -> pl.Expr:

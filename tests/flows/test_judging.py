@@ -42,8 +42,8 @@ def opened(minilm: Reader, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def judge(*pairs: tuple[Side, Side], similarity: float = 0.97, **settings: Any) -> pl.DataFrame:
     named, chunks = tables(pairs, similarity=similarity)
     named = named.with_columns(pair_id=pl.col("left_id"), scope=pl.lit("s"), note=pl.lit("carried"))
-    told = {"tell": lambda _: None, "tell_rows": lambda _: None}
-    return judge_pairs(named, chunks, settings=JudgeSettings(**settings), **told)
+    silent = lambda _: None  # noqa: E731
+    return judge_pairs(named, chunks, settings=JudgeSettings(**settings), tell=silent, tell_rows=silent)
 
 
 SCENE: list[tuple[Side, Side, str]] = [
