@@ -8,6 +8,7 @@ import typer
 
 from flows.commands.judging import calibrate, judge
 from flows.commands.looks import check, explain, sql
+from flows.commands.morning import report
 from flows.commands.nights import backfill, retry, run, unmerge
 from flows.commands.runs import runs_app
 from flows.commands.settings import settings_app
@@ -72,7 +73,7 @@ def _of_all(
     pass
 
 
-for command in (run, retry, backfill, unmerge, sql, check, explain, judge, calibrate):
+for command in (run, retry, backfill, unmerge, sql, check, explain, report, judge, calibrate):
     app.command()(command)
 app.add_typer(runs_app, name="runs")
 app.add_typer(settings_app, name="settings")

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from flows import mart
+from flows.after import Morning, leave_report, observed
 from flows.console import Progress
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
 from flows.judge import judge_night
 from flows.load import load_sources
 from flows.lock import writer_lock
+from flows.log import log, log_chunks
 from flows.near import find_pairs
+from flows.peak_memory import peak_memory
 from flows.settings import Settings
 from flows.sources import find_sources
 from flows.stages import changes_in, fold_exact, hash_rows, write_tables
@@ -107,7 +110,7 @@ class RunStage(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a night did. `seconds` has every stage, also those after the commit."""
+    """What a night did, and left to look at. `seconds` has every stage, also those after the commit."""
 
     run: Run
     skipped: list[str]
@@ -115,6 +118,7 @@ class Outcome:
     tables: dict[str, int]
     seconds: dict[str, float]
     mart: Path | None
+    morning: Morning = field(default_factory=Morning)
 
 
 def plain_call(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
@@ -143,13 +147,17 @@ def night(
     warehouse = Warehouse(settings.warehouse.path)
     doing = f"nightfold run of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     wait = settings.warehouse.lock_wait_seconds
-    with writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell):
+    with (
+        writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell),
+        observed(settings, warehouse, tell=progress.tell),
+    ):
         warehouse.begin()
         started_at, staging = datetime.now(UTC), None
         try:
             plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending)
             started_at, staging = plan.started_at, Staging(plan.staging)
             drop_others(plan.staging.parent, keep=plan.staging.name)
+            log("run.started", run_id=plan.run_id, pending=pending)
             for line in moved_walls(settings, plan.run_before):
                 progress.tell(line)
             stages = _Stages(plan, progress, run_stage)
@@ -165,9 +173,11 @@ def night(
             raise NothingPublished(str(error)) from error
         try:
             stages.run("mart", refresh_mart)
+            # Before older versions are pruned: it compares with them.
+            morning = leave_report(settings, warehouse, published, tell=progress.tell)
         finally:
             warehouse.prune(keep_runs=settings.warehouse.keep_runs)
-        outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse))
+        outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse), morning)
         staging.drop()
         return outcome
 
@@ -210,15 +220,24 @@ class _Stages:
     progress: Progress
     run_stage: RunStage
     seconds: dict[str, float] = field(default_factory=dict)
+    peak_mib: dict[str, float] = field(default_factory=dict)
 
     def run(self, name: str, stage: Stage) -> StageReport:
         started = time.perf_counter()
-        with self.progress.stage(name):
+        with self.progress.stage(name), peak_memory() as peak:
             report = self.run_stage(name, stage, self.plan, self.progress)
+            self.peak_mib[name] = peak()
         # A stage times itself: what Prefect adds around it is not its own.
         self.seconds[name] = round(report.seconds or time.perf_counter() - started, 3)
         self.progress.done(name, report.rows_in, report.rows_out, self.seconds[name], reused=report.reused)
+        self._log(name, report)
         return report
+
+    def _log(self, name: str, report: StageReport) -> None:
+        run_id, rows = self.plan.run_id, {"rows_in": report.rows_in, "rows_out": report.rows_out}
+        spent = {"seconds": self.seconds[name], "peak_mib": self.peak_mib[name]}
+        log("stage.done", run_id=run_id, stage=name, reused=report.reused, **rows, **spent)
+        log_chunks(name, self.plan.staging, run_id=run_id)
 
 
 def _publish(plan: Plan, stages: _Stages) -> Run:
@@ -234,8 +253,10 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
             if plan.judges:
                 stages.run("judge", judge)
     written = stages.run("write", write)
-    published = _run_row(plan, stages.seconds, versions=written.versions)
+    published = _run_row(plan, stages, versions=written.versions)
     plan.warehouse.commit(published)
+    counts = {name: getattr(published, name) for name in ("rows_in", "rows_rejected", "occurrences_new", "chunks_new")}
+    log("run.published", run_id=plan.run_id, **counts, actions=published.actions, recall=published.recall_measured)
     return published
 
 
@@ -249,7 +270,7 @@ def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     guard, reasons = plan.settings.guard, plan.result("exact")["reasons"]
     if "max_reject_share" not in guard.allow:
         check_reject_share(plan.tally, reasons=reasons, limit=guard.max_reject_share)
-    return _outcome(plan, _run_row(plan, stages.seconds, versions={}), stages.seconds, None)
+    return _outcome(plan, _run_row(plan, stages, versions={}), stages.seconds, None)
 
 
 @contextmanager
@@ -437,7 +458,7 @@ def moved_walls(settings: Settings, before: Run | None) -> list[str]:
     return lines
 
 
-def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int]) -> Run:
+def _run_row(plan: Plan, stages: _Stages, *, versions: dict[str, int]) -> Run:
     tally, skipped = plan.tally, plan.result("load")["skipped"]
     neighbours = _neighbours(plan) if versions else {}
     return Run(
@@ -453,12 +474,14 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         chunks_new=tally.chunks_new,
         chunks_touched=tally.chunks_touched,
         actions=_actions(plan) if versions else {STORED_AS_NEW: tally.chunks_new},
-        stage_seconds=dict(seconds),
+        stage_seconds=dict(stages.seconds),
         recall_measured=neighbours.get("recall"),
         table_versions=versions,
         settings=plan.settings.model_dump(mode="json"),
         note="; ".join(f"skipped {line}" for line in skipped) or None,
         neighbours=neighbours,
+        sources=plan.result("exact").get("sources", {}),
+        stage_peak_mib=dict(stages.peak_mib),
     )
 
 
@@ -488,6 +511,8 @@ NOTHING_COUNTED: dict[str, Any] = {
     ),
     "actions": {},
     "stage_seconds": {},
+    "stage_peak_mib": {},
+    "sources": {},
     "recall_measured": None,
 }
 
@@ -506,13 +531,17 @@ def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     )
 
 
-def _outcome(plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | None) -> Outcome:
+def _outcome(
+    plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | None, morning: Morning | None = None
+) -> Outcome:
     exact_result = plan.result("exact")
     tables: dict[str, int] = {}
     if mart_file is not None:
         counts = plan.warehouse.rows()
         tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "pairs", "rejects")}
-    return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file)
+    return Outcome(
+        run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file, morning or Morning()
+    )
 
 
 def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:

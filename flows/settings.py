@@ -275,6 +275,31 @@ class GuardSettings(_Section):
     allow: list[Guard] = Field(default_factory=list)
 
 
+class ReportSettings(_Section):
+    """The page that a night leaves."""
+
+    enabled: bool = True
+    keep: Count = Field(default=90, ge=1)
+    samples: Count = Field(default=10, ge=1, le=1_000)
+    variants: Count = Field(default=3, ge=1, le=100)
+    text_chars: Count = Field(default=280, ge=1, le=10_000)
+
+
+class MetricsSettings(_Section):
+    """Figures for Prometheus."""
+
+    enabled: bool = True
+    path: Folder | None = None
+
+
+class LogSettings(_Section):
+    """Where a night is logged, beside what it says to who runs it."""
+
+    format: Literal["text", "json"] = "text"
+    path: Folder | None = None
+    level: Literal["debug", "info", "warning"] = "info"
+
+
 class Settings(BaseSettings):
     """All settings of a run."""
 
@@ -291,6 +316,9 @@ class Settings(BaseSettings):
     judge: JudgeSettings = JudgeSettings()
     llm: LlmSettings = LlmSettings()
     guard: GuardSettings = GuardSettings()
+    report: ReportSettings = ReportSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    log: LogSettings = LogSettings()
 
     @classmethod
     def settings_customise_sources(

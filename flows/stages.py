@@ -135,6 +135,18 @@ def fold_exact(
             "chunks_touched": groups.height - new.height,
         },
         "reasons": dict(rejects["reason"].value_counts(sort=True).iter_rows()),
+        "sources": _by_source(keys, rejects),
+    }
+
+
+def _by_source(keys: pl.DataFrame, rejects: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """Tonight's rows by source."""
+    taken = keys.group_by("source").agg(new=pl.col("is_new").sum(), rows=pl.len())
+    refused = rejects.group_by("source").agg(rejected=pl.len())
+    both = taken.cast({"source": pl.String}).join(refused, on="source", how="full", coalesce=True).fill_null(0)
+    return {
+        row["source"]: {"new": row["new"], "known": row["rows"] - row["new"], "rejected": row["rejected"]}
+        for row in both.sort("source").iter_rows(named=True)
     }
 
 

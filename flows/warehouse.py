@@ -32,7 +32,7 @@ from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PUBLISHED_TABLES, RE
 from schemas.terms import COMPLETE, PUBLISHED, ROLLED_BACK
 
 _CONTRACTS = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
-_JSON = ("actions", "stage_seconds", "table_versions", "settings", "neighbours")
+_JSON = ("actions", "stage_seconds", "table_versions", "settings", "neighbours", "sources", "stage_peak_mib")
 # What each night looks up by key.
 _INDEXED = (CHUNKS, OCCURRENCES, CANONICALS, REJECTS)
 _UPDATE_SLICE_ROWS = 100_000
@@ -99,6 +99,8 @@ class Run:
     settings: dict[str, Any]
     note: str | None
     neighbours: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+    stage_peak_mib: dict[str, float] = field(default_factory=dict)
 
     @property
     def vector_tables(self) -> list[str]:
@@ -108,6 +110,11 @@ class Run:
     @property
     def is_readable(self) -> bool:
         return self.status in (PUBLISHED, ROLLED_BACK)
+
+    @property
+    def is_night(self) -> bool:
+        """Whether it went through the stages: what a reviewer or a rollback publishes does not."""
+        return bool(self.stage_seconds)
 
 
 @dataclass(frozen=True)

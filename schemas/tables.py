@@ -315,6 +315,8 @@ RUNS = Contract(
         ("settings", _TEXT, "JSON: the settings of the run"),
         ("note", _TEXT, "Why it failed, or what was skipped"),
         ("neighbours", _TEXT, "JSON: embedding model and version, pairs found, kept and cut, probes by scope"),
+        ("sources", _TEXT, "JSON: rows by source: new, known and rejected"),
+        ("stage_peak_mib", _TEXT, "JSON: the most memory held in each stage, in MiB"),
     ),
     key=("run_id",),
     rules={
