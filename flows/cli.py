@@ -6,10 +6,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from flows.commands.backfill import backfill
 from flows.commands.judging import calibrate, judge
 from flows.commands.looks import check, explain, sql
 from flows.commands.morning import report
-from flows.commands.nights import backfill, retry, run, unmerge
+from flows.commands.nights import retry, run, unmerge
 from flows.commands.runs import runs_app
 from flows.commands.settings import settings_app
 from flows.errors import NightfoldError

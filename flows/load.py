@@ -31,7 +31,7 @@ def load_sources(
     sources: list[Source], settings: Settings, folder: Path, *, tell_rows: Callable[[int], None]
 ) -> dict[str, Any]:
     """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped."""
-    door = _Door(settings, _Parts(folder), tell_rows)
+    door = _Door(settings, Parts(folder), tell_rows)
     for source in sources:
         door.take(source)
     door.parts.close()
@@ -45,7 +45,7 @@ def load_sources(
     }
 
 
-class _ScopeComesLate(Exception):
+class ScopeComesLate(Exception):
     """A file has the scope columns of its input, after others without them went to the default scope."""
 
     def __init__(self, file: SourceFile) -> None:
@@ -54,7 +54,7 @@ class _ScopeComesLate(Exception):
 
 
 @dataclass
-class _DefaultScope:
+class DefaultScope:
     """All files of an input go to the default scope, or none does: the wall must not hang on how rows are split over
     files, nor two files that lost their scope share one."""
 
@@ -66,7 +66,7 @@ class _DefaultScope:
             return
         if settled.scope is None:
             if self.is_taken:
-                raise _ScopeComesLate(file)
+                raise ScopeComesLate(file)
             self.scoped = self.scoped or file
         elif self.scoped is not None:
             raise UnreadableSource(
@@ -80,7 +80,7 @@ class _DefaultScope:
 class _Door:
     """What has come in so far, and what was turned away."""
 
-    def __init__(self, settings: Settings, parts: "_Parts", tell_rows: Callable[[int], None]) -> None:
+    def __init__(self, settings: Settings, parts: "Parts", tell_rows: Callable[[int], None]) -> None:
         self.parts = parts
         self.rejects: list[pl.DataFrame] = []
         self.rows_in = 0
@@ -94,19 +94,19 @@ class _Door:
         self.parts.begin_source()
         before = len(self.rejects), self.rows_in, len(self.skipped)
         try:
-            self._take_files(source, _DefaultScope())
-        except _ScopeComesLate as late:
+            self._take_files(source, DefaultScope())
+        except ScopeComesLate as late:
             self.parts.drop_source()
             self._forget(*before)
-            self._take_files(source, _DefaultScope(late.file))
+            self._take_files(source, DefaultScope(late.file))
 
-    def _take_files(self, source: Source, default_scope: _DefaultScope) -> None:
+    def _take_files(self, source: Source, default_scope: DefaultScope) -> None:
         for file in source.files:
             before = len(self.rejects), self.rows_in, len(self.skipped)
             self.parts.begin_file()
             try:
                 for batch in read(file, given=source.settings, load=self._settings.load):
-                    good, refused = _split(batch, source, file, self._settings, default_scope)
+                    good, refused = split(batch, source, file, self._settings, default_scope)
                     self.rows_in += good.height + refused.height
                     self.parts.add(good)
                     self.rejects.append(refused)
@@ -125,7 +125,7 @@ class _Door:
         self.rows_in = rows_in
 
 
-class _Parts:
+class Parts:
     """Rows gathered into parquet files of bounded size, numbered as they come. Those of the file or the source that is
     being read can be dropped again: no part holds rows of it together with rows from before it."""
 
@@ -200,8 +200,8 @@ class _Parts:
         return self.folder / f"rows-{part:06d}.parquet"
 
 
-def _split(
-    batch: Batch, source: Source, file: SourceFile, settings: Settings, default_scope: _DefaultScope
+def split(
+    batch: Batch, source: Source, file: SourceFile, settings: Settings, default_scope: DefaultScope
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The batch's rows, documents and rows that ask for it in windows: those that keep the input contract, and the
     rejects."""

@@ -18,12 +18,14 @@ from flows.console import Progress
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
 from flows.judge import judge_night
+from flows.legacy import load_slice, place_legacy_rows
 from flows.load import load_sources
 from flows.lock import writer_lock
 from flows.log import log, log_chunks
 from flows.near import find_pairs
 from flows.peak_memory import peak_memory
 from flows.settings import Settings
+from flows.slices import about_slice
 from flows.sources import find_sources
 from flows.stages import changes_in, fold_exact, hash_rows, write_tables
 from flows.staging import Staging, drop_others, staging_name, staging_root
@@ -54,6 +56,7 @@ class Plan:
     started_at: datetime
     before: str | None
     pending: Pending = "new"
+    legacy: Path | None = None
 
     @property
     def embeds(self) -> bool:
@@ -119,6 +122,7 @@ class Outcome:
     seconds: dict[str, float]
     mart: Path | None
     morning: Morning = field(default_factory=Morning)
+    legacy: dict[str, Any] = field(default_factory=dict)
 
 
 def plain_call(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
@@ -133,19 +137,22 @@ def night(
     run_stage: RunStage = plain_call,
     dry_run: bool = False,
     pending: Pending = "new",
+    legacy: Path | None = None,
 ) -> Outcome:
     """Runs the night. Afterwards it is published whole, or, with an error, not at all.
 
-    Where `pending` is not "new", no input is read: chunks that are there are embedded, and joined.
+    Where `pending` is not "new", no input is read: chunks that are there are embedded, and joined. `legacy` is the
+    folder of a slice of a legacy source, which is then the input.
     """
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="nightfold-dry-run-") as folder:
             try:
-                return _rehearse(_planned(settings, Path(folder)), progress, run_stage)
+                return _rehearse(_planned(settings, Path(folder), legacy=legacy), progress, run_stage)
             except DoesNotAddUp as error:
                 raise NothingPublished(str(error)) from error
     warehouse = Warehouse(settings.warehouse.path)
-    doing = f"nightfold run of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    what = "nightfold run" if legacy is None else "nightfold backfill"
+    doing = f"{what} of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     wait = settings.warehouse.lock_wait_seconds
     with (
         writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell),
@@ -154,7 +161,7 @@ def night(
         warehouse.begin()
         started_at, staging = datetime.now(UTC), None
         try:
-            plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending)
+            plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending, legacy)
             started_at, staging = plan.started_at, Staging(plan.staging)
             drop_others(plan.staging.parent, keep=plan.staging.name)
             log("run.started", run_id=plan.run_id, pending=pending)
@@ -182,13 +189,14 @@ def night(
         return outcome
 
 
-def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
+def _planned(settings: Settings, root: Path, pending: Pending = "new", legacy: Path | None = None) -> Plan:
     """The plan of tonight. Its staging is named after the program, the settings, the files and the run before it, so
     that a rerun of the same night finds what a crashed one left, and no other night does."""
     warehouse = Warehouse(settings.warehouse.path)
     before = warehouse.published()
     sources = find_sources(settings) if pending == "new" else []
-    inputs = [_stamp(file.path) for source in sources for file in source.files]
+    inputs: list[Any] = [_stamp(file.path) for source in sources for file in source.files]
+    inputs += [about_slice(legacy)] if legacy is not None else []
     made_by = [version("nightfold"), *(str(contract.shape) for contract in (ROWS, *PUBLISHED_TABLES))]
     mine = [pending, settings.model_dump(mode="json"), inputs, before.run_id if before else None]
     identity = json.dumps([made_by, mine])
@@ -196,7 +204,8 @@ def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
     # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
     begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
     started_at = datetime.fromisoformat(begun["started_at"])
-    return Plan(settings, staging.folder, run_id_at(started_at), started_at, before.run_id if before else None, pending)
+    before_id = before.run_id if before else None
+    return Plan(settings, staging.folder, run_id_at(started_at), started_at, before_id, pending, legacy)
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
@@ -245,6 +254,8 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
     stages.run("load", load)
     stages.run("hash", hash_)
     stages.run("exact", exact)
+    if plan.legacy is not None:
+        stages.run("legacy", legacy_rows)
     if plan.embeds:
         stages.run("embed", embed)
         if plan.vectors is not None:
@@ -266,6 +277,8 @@ def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     stages.run("load", load)
     stages.run("hash", hash_)
     stages.run("exact", exact)
+    if plan.legacy is not None:
+        stages.run("legacy", legacy_rows)
     check_rows(plan.tally)
     guard, reasons = plan.settings.guard, plan.result("exact")["reasons"]
     if "max_reject_share" not in guard.allow:
@@ -283,10 +296,15 @@ def load(plan: Plan, progress: Progress) -> StageReport:
     """Sources into rows and rejects."""
     with _clock() as elapsed:
         tell_rows = lambda count: progress.rows("load", count)  # noqa: E731
-        sources = find_sources(plan.settings) if plan.pending == "new" else []
+        slice_folder = plan.legacy
+        sources = find_sources(plan.settings) if plan.pending == "new" and slice_folder is None else []
         _, result, reused = Staging(plan.staging).run(
             "load",
-            lambda folder: load_sources(sources, plan.settings, folder, tell_rows=tell_rows),
+            lambda folder: (
+                load_sources(sources, plan.settings, folder, tell_rows=tell_rows)
+                if slice_folder is None
+                else load_slice(slice_folder, folder, warehouse=plan.warehouse, run=plan.run_before)
+            ),
         )
         return StageReport(result["rows_in"], result["rows"], reused, elapsed())
 
@@ -328,6 +346,26 @@ def exact(plan: Plan, progress: Progress) -> StageReport:
         return StageReport(loaded["rows"], tally["chunks_new"] + tally["chunks_touched"], reused, elapsed())
 
 
+def legacy_rows(plan: Plan, progress: Progress) -> StageReport:
+    """The rows of a legacy source under their old ids, and the embeddings they brought."""
+    with _clock() as elapsed:
+        slice_folder = plan.legacy
+        assert slice_folder is not None  # the stage runs where there is a slice
+        _, result, reused = Staging(plan.staging).run(
+            "legacy",
+            lambda folder: place_legacy_rows(
+                slice_folder,
+                plan.staging,
+                folder,
+                warehouse=plan.warehouse,
+                run=plan.run_before,
+                run_id=plan.run_id,
+                tally=plan.tally,
+            ),
+        )
+        return StageReport(plan.result("load")["rows"], result["vectors"], reused, elapsed())
+
+
 def embed(plan: Plan, progress: Progress) -> StageReport:
     """A vector for every new chunk that has a text."""
     with _clock() as elapsed:
@@ -341,6 +379,7 @@ def embed(plan: Plan, progress: Progress) -> StageReport:
                 warehouse=plan.warehouse,
                 run=plan.run_before,
                 pending=plan.pending,
+                given=plan.staging / "legacy" / "vectors.parquet",
                 settings=plan.settings.embedding,
                 tell=progress.tell,
                 tell_rows=tell_rows,
@@ -459,7 +498,8 @@ def moved_walls(settings: Settings, before: Run | None) -> list[str]:
 
 
 def _run_row(plan: Plan, stages: _Stages, *, versions: dict[str, int]) -> Run:
-    tally, skipped = plan.tally, plan.result("load")["skipped"]
+    tally, loaded = plan.tally, plan.result("load")
+    skipped, notes = loaded["skipped"], [loaded["note"]] if "note" in loaded else []
     neighbours = _neighbours(plan) if versions else {}
     return Run(
         run_id=plan.run_id,
@@ -478,7 +518,7 @@ def _run_row(plan: Plan, stages: _Stages, *, versions: dict[str, int]) -> Run:
         recall_measured=neighbours.get("recall"),
         table_versions=versions,
         settings=plan.settings.model_dump(mode="json"),
-        note="; ".join(f"skipped {line}" for line in skipped) or None,
+        note="; ".join([*notes, *(f"skipped {line}" for line in skipped)]) or None,
         neighbours=neighbours,
         sources=plan.result("exact").get("sources", {}),
         stage_peak_mib=dict(stages.peak_mib),
@@ -539,8 +579,16 @@ def _outcome(
     if mart_file is not None:
         counts = plan.warehouse.rows()
         tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "pairs", "rejects")}
+    legacy = plan.result("legacy") if plan.legacy is not None else {}
     return Outcome(
-        run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file, morning or Morning()
+        run,
+        plan.result("load")["skipped"],
+        exact_result["reasons"],
+        tables,
+        seconds,
+        mart_file,
+        morning or Morning(),
+        legacy,
     )
 
 

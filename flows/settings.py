@@ -70,6 +70,7 @@ Count = Annotated[int, BeforeValidator(_number)]
 Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Kind = Literal["text", "file", "spec_row", "memory"]
 Guard = Literal["max_reject_share", "max_removed_share", "max_group_chunks", "max_merge_jump"]
+Shape = Literal["knowledge_chunks", "documents", "memories"]
 Format = Literal["auto", "parquet", "csv", "jsonl", "arrow", "duckdb", "documents"]
 
 
@@ -264,6 +265,22 @@ class LlmSettings(_Section):
         return self
 
 
+class BackfillSettings(_Section):
+    """Rows of a legacy system: how many of them a run takes, and which of their columns is what."""
+
+    slice_rows: Count = Field(default=100_000, ge=1)
+    shape: Shape | None = None
+    scope_by: Annotated[list[str], Field(min_length=1)] | None = None
+    text_column: str | None = None
+    id_column: str | None = None
+    doc_id_column: str | None = None
+    seen_at_column: str | None = None
+    hash_column: str | None = None
+    embedding_column: str | None = None
+    model_column: str | None = None
+    embedding_model: Name | None = None
+
+
 class GuardSettings(_Section):
     """What stops a run from publishing."""
 
@@ -319,6 +336,7 @@ class Settings(BaseSettings):
     report: ReportSettings = ReportSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
+    backfill: BackfillSettings = BackfillSettings()
 
     @classmethod
     def settings_customise_sources(

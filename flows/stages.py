@@ -19,6 +19,7 @@ from schemas.tables import (
     CHUNKS,
     CONTRADICTIONS,
     FORWARDS,
+    LEGACY_ROWS,
     LINKS,
     OCCURRENCES,
     PAIRS,
@@ -250,6 +251,7 @@ def changes_in(staging: Path) -> list[Change]:
     rest = [
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(REJECTS.name, appends=folder / "rejects.parquet", updates=(folder / "rejects-again.parquet",)),
+        *_legacy_changes(staging / "legacy"),
     ]
     if is_judged:
         updates.append(judge / "chunks-judged.parquet")
@@ -265,6 +267,14 @@ def changes_in(staging: Path) -> list[Change]:
         Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
         *rest,
     ]
+
+
+def _legacy_changes(legacy: Path) -> list[Change]:
+    """What a slice of a legacy source changes, where the night has one."""
+    if not (legacy / "rows.parquet").exists():
+        return []
+    moved, gone = legacy / "rows-moved.parquet", legacy / "rows-gone.parquet"
+    return [Change(LEGACY_ROWS.name, appends=legacy / "rows.parquet", updates=(moved,), deletes=gone)]
 
 
 def _judged_changes(judge: Path, near: Path) -> list[Change]:

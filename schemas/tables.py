@@ -4,7 +4,16 @@ import polars as pl
 import pyarrow as pa
 
 from schemas.contract import Contract
-from schemas.terms import ACTIONS, COMPLETION, KINDS, RELATIONS, RUN_STATUS, SIDES
+from schemas.terms import (
+    ACTIONS,
+    COMPLETION,
+    EMBEDDING_WAS,
+    HASH_WAS,
+    KINDS,
+    RELATIONS,
+    RUN_STATUS,
+    SIDES,
+)
 
 _TEXT = pa.large_string()
 _TIME = pa.timestamp("us", tz="UTC")
@@ -293,6 +302,53 @@ REJECTS = Contract(
     },
 )
 
+LEGACY_ROWS = Contract(
+    name="legacy_rows",
+    about="A row that `nightfold backfill` brought in, under its id in the legacy system.",
+    shape=_shape(
+        ("legacy_id", _TEXT, "Id derived from scope, source, old id and window"),
+        ("scope", _TEXT, "The wall"),
+        ("source", _TEXT, "Name of the source it came from"),
+        ("old_id", _TEXT, "Its id in the legacy system, or file:row where it has none"),
+        ("chunk_index", pa.int32(), "Position of the window in its document, from 0; null for a row that is whole"),
+        ("shape", _TEXT, "What it was read as: knowledge_chunks, documents or memories"),
+        ("chunk_id", _TEXT, "The chunk it says"),
+        ("row_hash", _TEXT, "SHA-256 of the content contract over the whole legacy row, all of its windows together"),
+        ("hash_was", _TEXT, "The legacy hash: missing, right or wrong"),
+        ("embedding_was", _TEXT, "The legacy embedding: none, usable, or why it was refused"),
+        ("row_digest", _TEXT, "Digest of the row as it was mapped: one that is here already is skipped"),
+        ("run_id", _TEXT, "The run that brought it in, or last changed it"),
+    ),
+    key=("legacy_id",),
+    rules={
+        "legacy_id_is_derived": _is_id("legacy_id"),
+        "chunk_id_is_derived": _is_id("chunk_id"),
+        "row_hash_is_sha256": _is_hash("row_hash"),
+        "hash_is_known": pl.col("hash_was").is_in(HASH_WAS),
+        "embedding_is_known": pl.col("embedding_was").is_in(EMBEDDING_WAS),
+    },
+)
+
+PARSED_FILES = Contract(
+    name="parsed_files",
+    about="A document file as it was parsed: one with the same bytes in the same scope need not be parsed again.",
+    shape=_shape(
+        ("file_key", _TEXT, "Id derived from scope, bytes, parser and chunking"),
+        ("scope", _TEXT, "The wall"),
+        ("file_hash", _TEXT, "SHA-256 of the file contract: of the scope and the raw bytes"),
+        ("chunk_ids", pa.large_list(_TEXT), "The chunks of its windows, in their order"),
+        ("layout_digests", pa.large_list(pa.uint64()), "Digest of each window as it is laid out in this file"),
+        ("texts", pa.large_list(_TEXT), "Each window's text, where its chunk shows another layout of it; else null"),
+        ("run_id", _TEXT, "The run that last parsed it"),
+    ),
+    key=("file_key",),
+    rules={
+        "file_key_is_derived": _is_id("file_key"),
+        "file_hash_is_sha256": _is_hash("file_hash"),
+        "has_a_window": pl.col("chunk_ids").list.len() >= 1,
+    },
+)
+
 RUNS = Contract(
     name="runs",
     about="A run. The latest one that is published or a rollback names the versions readers open.",
@@ -357,5 +413,7 @@ PUBLISHED_TABLES = (
     REVIEW_DECISIONS,
     FORWARDS,
     SEPARATIONS,
+    LEGACY_ROWS,
+    PARSED_FILES,
     REJECTS,
 )
