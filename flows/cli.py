@@ -10,6 +10,7 @@ from flows.commands.judging import calibrate, judge
 from flows.commands.looks import check, explain, sql
 from flows.commands.nights import backfill, retry, run, unmerge
 from flows.commands.runs import runs_app
+from flows.commands.searching import search
 from flows.commands.settings import settings_app
 from flows.errors import NightfoldError
 
@@ -72,7 +73,7 @@ def _of_all(
     pass
 
 
-for command in (run, retry, backfill, unmerge, sql, check, explain, judge, calibrate):
+for command in (run, retry, backfill, unmerge, sql, search, check, explain, judge, calibrate):
     app.command()(command)
 app.add_typer(runs_app, name="runs")
 app.add_typer(settings_app, name="settings")

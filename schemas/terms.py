@@ -38,3 +38,14 @@ PUBLISHED = "published"
 ROLLED_BACK = "rollback"
 FAILED = "failed"
 RUN_STATUS = (PUBLISHED, ROLLED_BACK, FAILED)
+
+# Whose a corpus is: its workspace's, or its owner's alone.
+GLOBAL = "global"
+PERSONAL = "personal"
+CORPUS_TYPES = (GLOBAL, PERSONAL)
+
+# How far a document has come.
+PENDING = "pending"
+PROCESSING = "processing"
+INDEXED = "indexed"
+DOCUMENT_STATUS = (PENDING, PROCESSING, INDEXED, FAILED)
