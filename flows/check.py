@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.corpora import published_corpora
 from flows.encoders import open_encoder
 from flows.judge import READ_BY_JUDGE, limits_of
 from flows.judging import VERDICT
@@ -349,7 +350,8 @@ def check_inputs(settings: Settings, *, checker: Checker) -> tuple[pl.DataFrame,
     """What is said of every row of the inputs, rejects last with the rule that they break, and the files left out."""
     with tempfile.TemporaryDirectory(prefix="nightfold-check-") as folder:
         sources, loaded = find_sources(settings), Path(folder)
-        counted = load_sources(sources, settings, loaded, tell_rows=lambda _: None)
+        corpora = published_corpora(checker.warehouse, settings)
+        counted = load_sources(sources, settings, loaded, tell_rows=lambda _: None, corpora=corpora)
         rows = pl.concat([pl.read_parquet(path, glob=False) for path in sorted(loaded.glob("rows-*.parquet"))])
         rejects = pl.read_parquet(loaded / "rejects.parquet", glob=False)
     keys = _with_keys(rows, settings)

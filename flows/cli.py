@@ -12,6 +12,7 @@ from flows.commands.looks import check, explain, sql
 from flows.commands.morning import report
 from flows.commands.nights import retry, run, unmerge
 from flows.commands.runs import runs_app
+from flows.commands.searching import search
 from flows.commands.settings import settings_app
 from flows.errors import NightfoldError
 
@@ -74,7 +75,7 @@ def _of_all(
     pass
 
 
-for command in (run, retry, backfill, unmerge, sql, check, explain, report, judge, calibrate):
+for command in (run, retry, backfill, unmerge, sql, search, check, explain, report, judge, calibrate):
     app.command()(command)
 app.add_typer(runs_app, name="runs")
 app.add_typer(settings_app, name="settings")

@@ -12,9 +12,10 @@ from flows.readers import Batch, read
 from flows.settings import Settings
 from flows.sources import BYTES, Source, SourceFile
 from schemas.rows import ROWS, TEXT_FITS
-from schemas.tables import REJECTS
+from schemas.tables import CORPORA, REJECTS
 from schemas.terms import FILE
 from transforms.chunking import chunk_documents
+from transforms.corpora import with_scope
 from transforms.hashing import derived_id, file_hash
 from transforms.mapping import ColumnMap, MissingColumn, mapped, resolved
 
@@ -28,10 +29,16 @@ _PART_BATCHES = 1024
 
 
 def load_sources(
-    sources: list[Source], settings: Settings, folder: Path, *, tell_rows: Callable[[int], None]
+    sources: list[Source],
+    settings: Settings,
+    folder: Path,
+    *,
+    tell_rows: Callable[[int], None],
+    corpora: pl.DataFrame | None = None,
 ) -> dict[str, Any]:
-    """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped."""
-    door = _Door(settings, Parts(folder), tell_rows)
+    """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped. `corpora`
+    are those that rows can be in."""
+    door = _Door(settings, Parts(folder), tell_rows, corpora)
     for source in sources:
         door.take(source)
     door.parts.close()
@@ -56,12 +63,22 @@ class ScopeComesLate(Exception):
 @dataclass
 class DefaultScope:
     """All files of an input go to the default scope, or none does: the wall must not hang on how rows are split over
-    files, nor two files that lost their scope share one."""
+    files, nor two files that lost their scope share one. Likewise all of them name a corpus for their rows, or none."""
 
     scoped: SourceFile | None = None
     is_taken: bool = False
+    first: tuple[SourceFile, bool] | None = None
 
     def see(self, file: SourceFile, before: ColumnMap, settled: ColumnMap) -> None:
+        self.first = self.first or (file, settled.is_of_corpora)
+        if settled.is_of_corpora != self.first[1]:
+            has, lacks = (file, self.first[0]) if settled.is_of_corpora else (self.first[0], file)
+            raise UnreadableSource(
+                f"{file.path}: {has.name} of this input has a column corpus_id and {lacks.name} has none; add what is "
+                "missing, or make them two inputs"
+            )
+        if settled.is_of_corpora:
+            return
         if before.scope is not None:
             return
         if settled.scope is None:
@@ -80,13 +97,16 @@ class DefaultScope:
 class _Door:
     """What has come in so far, and what was turned away."""
 
-    def __init__(self, settings: Settings, parts: "Parts", tell_rows: Callable[[int], None]) -> None:
+    def __init__(
+        self, settings: Settings, parts: "Parts", tell_rows: Callable[[int], None], corpora: pl.DataFrame | None
+    ) -> None:
         self.parts = parts
         self.rejects: list[pl.DataFrame] = []
         self.rows_in = 0
         self.skipped: list[str] = []
         self._settings = settings
         self._tell_rows = tell_rows
+        self._corpora = corpora
 
     def take(self, source: Source) -> None:
         """All files of the source. Their order makes no difference to what comes in."""
@@ -106,7 +126,7 @@ class _Door:
             self.parts.begin_file()
             try:
                 for batch in read(file, given=source.settings, load=self._settings.load):
-                    good, refused = split(batch, source, file, self._settings, default_scope)
+                    good, refused = split(batch, source, file, self._settings, default_scope, corpora=self._corpora)
                     self.rows_in += good.height + refused.height
                     self.parts.add(good)
                     self.rejects.append(refused)
@@ -201,14 +221,22 @@ class Parts:
 
 
 def split(
-    batch: Batch, source: Source, file: SourceFile, settings: Settings, default_scope: DefaultScope
+    batch: Batch,
+    source: Source,
+    file: SourceFile,
+    settings: Settings,
+    default_scope: DefaultScope,
+    *,
+    corpora: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The batch's rows, documents and rows that ask for it in windows: those that keep the input contract, and the
     rejects."""
     refused = _refused_lines(batch, source)
     if not batch.rows.width:
         return ROWS.empty(), refused
-    mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by)
+    mapping = source.settings.column_map(
+        source=source.name, scope_by=settings.scope.by, has_corpora=corpora is not None
+    )
     # A scope that is asked for by name must be there; only the usual one gives way to the default.
     asked_for = source.settings.scope_by is not None or settings.scope.required
     default = None if asked_for else settings.scope.default
@@ -226,6 +254,8 @@ def split(
     is_guessed = source.settings.id_column is None and not source.is_one_file and not is_whole
     id_prefix = f"{file.name}#" if is_guessed else ""
     rows = mapped(batch.rows, settled, position=position, id_prefix=id_prefix, as_json=batch.as_json)
+    if settled.is_of_corpora:
+        rows = with_scope(rows, CORPORA.empty() if corpora is None else corpora)
     if source.settings.kind == FILE:
         rows = rows.with_columns(_hashes_of_bytes(rows, batch, file, settled.text))
     too_long = pl.col("text").str.len_bytes() > settings.load.max_text_bytes
@@ -233,7 +263,8 @@ def split(
     rows = rows.with_columns(broken=pl.coalesce("broken", fits, ROWS.broken_rule()))
     good = rows.filter(pl.col("broken").is_null()).drop("broken")
     bad = rows.filter(pl.col("broken").is_not_null()).select(
-        "source", "source_row_id", "locator", "scope", "text", "metadata", reason=pl.col("broken")
+        *("source", "source_row_id", "locator", "scope", "text", "metadata", "corpus_id", "source_doc_id"),
+        reason=pl.col("broken"),
     )
     return good, pl.concat([refused, as_rejects(bad)])
 

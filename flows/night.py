@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from flows import mart
 from flows.after import Morning, leave_report, observed
 from flows.console import Progress
+from flows.corpora import corpora_files, load_corpora, told_of_corpora
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
 from flows.judge import judge_night
@@ -69,6 +70,16 @@ class Plan:
         if not result.get("version") or result["model_changed"]:
             return None
         return Vectors(self.warehouse, result["version"], result["dimensions"])
+
+    @property
+    def vectors_in_use(self) -> Vectors | None:
+        """The table of vectors that readers search after tonight; None where there is none."""
+        if self.vectors is not None or self.run_before is None:
+            return self.vectors
+        embedding = self.run_before.neighbours.get("embedding") or {}
+        if not embedding.get("version"):
+            return None
+        return Vectors(self.warehouse, embedding["version"], embedding["dimensions"])
 
     @property
     def judges(self) -> bool:
@@ -196,6 +207,7 @@ def _planned(settings: Settings, root: Path, pending: Pending = "new", legacy: P
     before = warehouse.published()
     sources = find_sources(settings) if pending == "new" else []
     inputs: list[Any] = [_stamp(file.path) for source in sources for file in source.files]
+    inputs += [_stamp(path) for path in corpora_files(settings)] if pending == "new" else []
     inputs += [about_slice(legacy)] if legacy is not None else []
     made_by = [version("nightfold"), *(str(contract.shape) for contract in (ROWS, *PUBLISHED_TABLES))]
     mine = [pending, settings.model_dump(mode="json"), inputs, before.run_id if before else None]
@@ -297,15 +309,24 @@ def load(plan: Plan, progress: Progress) -> StageReport:
     with _clock() as elapsed:
         tell_rows = lambda count: progress.rows("load", count)  # noqa: E731
         slice_folder = plan.legacy
-        sources = find_sources(plan.settings) if plan.pending == "new" and slice_folder is None else []
+        reads_input = plan.pending == "new"
+        sources = find_sources(plan.settings) if reads_input and slice_folder is None else []
         _, result, reused = Staging(plan.staging).run(
             "load",
             lambda folder: (
-                load_sources(sources, plan.settings, folder, tell_rows=tell_rows)
+                load_sources(
+                    sources,
+                    plan.settings,
+                    folder,
+                    tell_rows=tell_rows,
+                    corpora=load_corpora(plan.settings, folder) if reads_input else None,
+                )
                 if slice_folder is None
                 else load_slice(slice_folder, folder, warehouse=plan.warehouse, run=plan.run_before)
             ),
         )
+        for line in told_of_corpora(plan.staging / "load", plan.warehouse, plan.run_before, plan.settings):
+            progress.tell(line)
         return StageReport(result["rows_in"], result["rows"], reused, elapsed())
 
 
@@ -465,6 +486,9 @@ def write(plan: Plan, progress: Progress) -> StageReport:
             reasons=plan.result("exact")["reasons"],
             settings=plan.settings,
             vectors=plan.vectors,
+            in_use=plan.vectors_in_use,
+            run_id=plan.run_id,
+            reads_input=plan.pending == "new",
         )
         rows_in = tally.occurrences_new + tally.occurrences_known
         return StageReport(rows_in, tally.chunks_new, seconds=elapsed(), versions=versions)

@@ -218,7 +218,12 @@ class Vectors:
 
 def is_scope(scope: str) -> str:
     """The filter for rows of a scope, whatever it is called."""
-    return "scope = '" + scope.replace("'", "''") + "'"
+    return f"scope = {quoted(scope)}"
+
+
+def quoted(name: str) -> str:
+    """A name as a filter takes it."""
+    return "'" + name.replace("'", "''") + "'"
 
 
 def _no_ids() -> pl.DataFrame:

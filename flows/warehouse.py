@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from flows.errors import NightfoldError
 from schemas.contract import Contract, ContractBroken
-from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PUBLISHED_TABLES, REJECTS, RUNS, VECTORS_PREFIX
+from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, OF_A_VERSION, PUBLISHED_TABLES, REJECTS, RUNS
 from schemas.terms import COMPLETE, PUBLISHED, ROLLED_BACK
 
 _CONTRACTS = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
@@ -104,8 +104,8 @@ class Run:
 
     @property
     def vector_tables(self) -> list[str]:
-        """The tables of vectors that it names."""
-        return sorted(name for name in self.table_versions if name.startswith(VECTORS_PREFIX))
+        """The tables of vectors that it names, those for retrieval included."""
+        return sorted(name for name in self.table_versions if name.startswith(OF_A_VERSION))
 
     @property
     def is_readable(self) -> bool:
@@ -119,13 +119,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Change:
-    """What a run does to one table: rows to append, columns to change and rows to delete by key. Paths to parquet
-    files."""
+    """What a run does to one table: rows to append, columns to change and rows to delete by key; or all rows it has
+    from now on. Paths to parquet files."""
 
     table: str
     appends: Path | None = None
     updates: tuple[Path, ...] = ()
     deletes: Path | None = None
+    replaces: Path | None = None
 
 
 class Warehouse:
@@ -242,6 +243,11 @@ class Warehouse:
         """The run's rows whose key is one of `keys`, in the table's order."""
         return self.find(table, keys, run=run).rows(columns)
 
+    def lookup_head(self, table: str, keys: pl.Series, columns: list[str]) -> pl.DataFrame:
+        """As `lookup`, of the table as it stands for the writer."""
+        contract = _CONTRACTS[table]
+        return _found(self.head(table), contract, keys.unique().rename(contract.key[0])).rows(columns)
+
     # ---- writing; the caller holds the lock
 
     @_writing()
@@ -280,6 +286,8 @@ class Warehouse:
     def apply(self, change: Change) -> None:
         """Appends and updates one table. Nobody sees it before the run is committed."""
         contract, uri = _CONTRACTS[change.table], self._uri(change.table)
+        if change.replaces is not None:
+            _replace(self.head(change.table), pl.read_parquet(change.replaces, glob=False), contract, uri)
         # Updates first: while every row is in the key's index, they cost by the rows they change.
         for updates in change.updates:
             for rows in _slices(updates, _UPDATE_SLICE_ROWS) if _row_count(updates) else ():
@@ -317,7 +325,7 @@ class Warehouse:
         carried = dict(published.table_versions) if published else {}
         if vector_tables:
             # Vectors of a former model: kept while a run that is kept names them, and not carried on.
-            carried = {name: number for name, number in carried.items() if not name.startswith(VECTORS_PREFIX)}
+            carried = {name: number for name, number in carried.items() if not name.startswith(OF_A_VERSION)}
         return {**carried, **ours}
 
     def rows(self) -> dict[str, int]:
@@ -351,12 +359,12 @@ class Warehouse:
         kept = [run.table_versions for run in self.runs() if run.is_readable][-keep_runs:]
         _compact(self.head(RUNS.name))
         dropped = 0
-        vectors = {name for versions in kept for name in versions if name.startswith(VECTORS_PREFIX)}
+        vectors = {name for versions in kept for name in versions if name.startswith(OF_A_VERSION)}
         for table in (*(contract.name for contract in PUBLISHED_TABLES), RUNS.name, *sorted(vectors)):
             named = {versions[table] for versions in kept if table in versions}
             dropped += _drop_versions(self.head(table), keep=named)
-        for stale in self.folder.glob(f"{VECTORS_PREFIX}*.lance"):
-            if stale.stem not in vectors:
+        for stale in self.folder.glob("*.lance"):
+            if stale.stem.startswith(OF_A_VERSION) and stale.stem not in vectors:
                 shutil.rmtree(stale)
         return dropped
 
@@ -460,6 +468,13 @@ def _matching(dataset: lance.LanceDataset, columns: list[str], wanted: pl.DataFr
 
 def _row_count(path: Path) -> int:
     return int(pq.read_metadata(path).num_rows)
+
+
+def _replace(dataset: lance.LanceDataset, rows: pl.DataFrame, contract: Contract, uri: str) -> None:
+    """These rows and no others, in the order of their keys; what is the same makes no new version."""
+    rows = contract.check(contract.shaped(rows)).sort(contract.key)
+    if not rows.equals(contract.shaped(_frame(dataset.to_table()))):
+        lance.write_dataset(rows.to_arrow().cast(contract.shape), uri, mode="overwrite")
 
 
 def _append(path: Path, contract: Contract, uri: str) -> None:

@@ -65,3 +65,13 @@ EMBEDDING_WAS = (
     EMBEDDING_UNKNOWN_MODEL,
     EMBEDDING_OF_SEVERAL,
 )
+# Whose a corpus is: its workspace's, or its owner's alone.
+GLOBAL = "global"
+PERSONAL = "personal"
+CORPUS_TYPES = (GLOBAL, PERSONAL)
+
+# How far a document has come.
+PENDING = "pending"
+PROCESSING = "processing"
+INDEXED = "indexed"
+DOCUMENT_STATUS = (PENDING, PROCESSING, INDEXED, FAILED)
