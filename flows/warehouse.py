@@ -99,6 +99,7 @@ class Run:
     settings: dict[str, Any]
     note: str | None
     neighbours: dict[str, Any] = field(default_factory=dict)
+    decisions: int | None = None
 
     @property
     def vector_tables(self) -> list[str]:

@@ -4,7 +4,17 @@ import polars as pl
 import pyarrow as pa
 
 from schemas.contract import Contract
-from schemas.terms import ACTIONS, COMPLETION, KINDS, RELATIONS, RUN_STATUS, SIDES
+from schemas.terms import (
+    ACTIONS,
+    COMPLETION,
+    DECISIONS,
+    KINDS,
+    RELATIONS,
+    RESOLUTIONS,
+    RUN_STATUS,
+    SIDES,
+    UNDO,
+)
 
 _TEXT = pa.large_string()
 _TIME = pa.timestamp("us", tz="UTC")
@@ -213,9 +223,9 @@ PENDING_REVIEWS = Contract(
         ("reason", _TEXT, "Why a person is asked"),
         ("queued_at", _TIME, "When it was asked"),
         ("reviewed_at", _TIME, "When it was answered; null while open"),
-        ("reviewed_by", _TEXT, "Who answered"),
-        ("decision", _TEXT, "The answer"),
-        ("notes", _TEXT, "The reviewer's words"),
+        ("reviewed_by", _TEXT, "Who answered; of a question that closed by itself the run that closed it"),
+        ("decision", _TEXT, "The answer; closed where its rows have changed or gone; merged_into_existing by a night"),
+        ("notes", _TEXT, "The reviewer's words, or why it closed"),
     ),
     key=("review_id",),
 )
@@ -225,14 +235,28 @@ REVIEW_DECISIONS = Contract(
     about="A reviewer's answer, kept for ever.",
     shape=_shape(
         ("decision_id", _TEXT, "Id derived from the answer"),
-        ("review_id", _TEXT, "The question it answers"),
-        ("decision", _TEXT, "merge, keep_separate, link, flag_contradiction or delete"),
-        ("target_canonical_id", _TEXT, "The group chosen, for a merge"),
+        ("review_id", _TEXT, "The question it answers; of a contradiction the pair_id"),
+        ("decision", _TEXT, "merge, keep_separate, link, flag_contradiction or delete; the side that stands; or undo"),
+        ("target_canonical_id", _TEXT, "The group chosen, for a merge, link or contradiction"),
         ("reviewer", _TEXT, "Who decided"),
         ("notes", _TEXT, "The reviewer's words"),
         ("decided_at", _TIME, "When"),
+        ("seq", pa.int64(), "Its place in the order of all decisions"),
+        ("scope", _TEXT, "The wall"),
+        ("chunk_id", _TEXT, "The chunk in question"),
+        ("batch_id", _TEXT, "The bulk action or file it came with; null for one by itself"),
+        ("undoes", _TEXT, "The decision that an undo takes back"),
+        ("undone_by", _TEXT, "The undo that took it back; null while it stands"),
+        ("outcome", _TEXT, "applied, or why it came to nothing"),
+        ("effects", _TEXT, "JSON: what it changed, and what was there before, so that an undo can restore it"),
+        ("run_id", _TEXT, "The run that applied it"),
     ),
     key=("decision_id",),
+    rules={
+        "decision_id_is_derived": _is_id("decision_id"),
+        "decision_is_known": pl.col("decision").is_in((*DECISIONS, *RESOLUTIONS, UNDO)),
+        "reviewer_is_present": pl.col("reviewer").str.contains(r"\S"),
+    },
 )
 
 FORWARDS = Contract(
@@ -254,18 +278,19 @@ FORWARDS = Contract(
 
 SEPARATIONS = Contract(
     name="separations",
-    about="Two chunks that are never merged again by themselves: one was taken out of the other's group.",
+    about="Two chunks that are never merged by themselves: a person took one out of the other's group, or said so.",
     shape=_shape(
         ("pair_id", _TEXT, "Id derived from the two chunks"),
         ("left_id", _TEXT, "The lower chunk_id"),
         ("right_id", _TEXT, "The higher chunk_id"),
         ("scope", _TEXT, "The wall"),
-        ("chunk_id", _TEXT, "The one that was taken out"),
-        ("canonical_id", _TEXT, "The group it was taken out of"),
-        ("merged_because", _TEXT, "The reason of the merge that was undone"),
-        ("decided_by", _TEXT, "Who took it out"),
+        ("chunk_id", _TEXT, "The one that was taken out, or in question"),
+        ("canonical_id", _TEXT, "The group it was taken out of, or that it is kept apart from"),
+        ("merged_because", _TEXT, "The reason of the merge that was undone; null where they were never merged"),
+        ("decided_by", _TEXT, "Who decided it"),
         ("decided_at", _TIME, "When"),
         ("run_id", _TEXT, "The run that did it"),
+        ("decision", _TEXT, "keep_separate, link or flag_contradiction; null for one taken out of a group"),
     ),
     key=("pair_id",),
     rules={"pair_id_is_derived": _is_id("pair_id"), "left_below_right": _below},
@@ -315,6 +340,7 @@ RUNS = Contract(
         ("settings", _TEXT, "JSON: the settings of the run"),
         ("note", _TEXT, "Why it failed, or what was skipped"),
         ("neighbours", _TEXT, "JSON: embedding model and version, pairs found, kept and cut, probes by scope"),
+        ("decisions", pa.int64(), "Decisions of people that the run applied and nothing else; null for a night"),
     ),
     key=("run_id",),
     rules={
