@@ -9,6 +9,7 @@ import typer
 from flows.commands.judging import calibrate, judge
 from flows.commands.looks import check, explain, sql
 from flows.commands.nights import backfill, retry, run, unmerge
+from flows.commands.review_page import review_app
 from flows.commands.runs import runs_app
 from flows.commands.settings import settings_app
 from flows.errors import NightfoldError
@@ -75,4 +76,5 @@ def _of_all(
 for command in (run, retry, backfill, unmerge, sql, check, explain, judge, calibrate):
     app.command()(command)
 app.add_typer(runs_app, name="runs")
+app.add_typer(review_app, name="review")
 app.add_typer(settings_app, name="settings")

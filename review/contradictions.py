@@ -38,7 +38,7 @@ def _contradiction(visit: Visit, *, status: int = 200, fault: str = "", note: st
     )
     return visit.page(
         "contradiction.html",
-        status=status,
+        code=status,
         fault=fault,
         note=note,
         pair=pair,

@@ -19,7 +19,7 @@ def sign_in_form(visit: Visit) -> Response:
 
 
 def _door(visit: Visit, *, next_: str, status: int = 200, fault: str = "") -> Response:
-    return visit.page("sign_in.html", status=status, fault=fault, next=_local(next_))
+    return visit.page("sign_in.html", code=status, fault=fault, next=_local(next_))
 
 
 def sign_in(visit: Visit) -> Response:
@@ -40,7 +40,7 @@ def sign_in(visit: Visit) -> Response:
     if visit.who is not None:
         access.sign_out(visit.who)
     audit(session.name, "sign_in", visit.address, allowed=True)
-    answer = visit.go(_local(next_) or "/")
+    answer = visit.go_to(_local(next_) or "/")
     answer.set_cookie(
         visit.site.cookie, session.secret, path="/", httponly=True, samesite="strict", secure=visit.site.is_secure
     )

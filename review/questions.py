@@ -89,7 +89,7 @@ def _question(visit: Visit, *, status: int = 200, fault: str = "", note: str = "
     shown: dict[str, Any] = {"compared": compared(one.chunk, chosen.chunk)} if chosen else {}
     return visit.page(
         "item.html",
-        status=status,
+        code=status,
         fault=fault,
         note=note,
         asked=wanted,
@@ -224,7 +224,7 @@ def _preview(visit: Visit, bulk: Bulk, *, is_stale: bool = False) -> Response:
     ]
     return visit.page(
         "bulk.html",
-        status=409 if is_stale else 200,
+        code=409 if is_stale else 200,
         what=bulk.what,
         asked=asked(visit.query),
         n=len(bulk.choices),

@@ -90,7 +90,7 @@ class Visit:
         who = self.who.name if self.who else ""
         self.site.reviews.audit(who, what, about, allowed=allowed, detail=detail)
 
-    def page(self, template: str, *, status: int = 200, **shown: Any) -> Response:
+    def page(self, template: str, *, code: int = 200, **shown: Any) -> Response:
         """The page of that template."""
         context = {
             "who": self.who,
@@ -98,11 +98,15 @@ class Visit:
             "said": None if self.who is None else self.site.access.take_said(self.who),
             **shown,
         }
-        return HTMLResponse(self.site.templates.get_template(template).render(context), status_code=status)
+        return HTMLResponse(self.site.templates.get_template(template).render(context), status_code=code)
+
+    def go_to(self, address: str) -> Response:
+        """Sends the browser to an address of ours as it stands."""
+        return RedirectResponse(address, status_code=303)
 
     def go(self, path: str, *, query: dict[str, str] | None = None, fragment: str = "") -> Response:
         """Sends the browser to a page of ours."""
-        return RedirectResponse(located(path, query, fragment), status_code=303)
+        return self.go_to(located(path, query, fragment))
 
     def say(self, text: str, *, is_warning: bool = False, undo: str = "", undo_batch: str = "") -> None:
         """What the next page says first."""
@@ -183,4 +187,4 @@ async def _form(request: Request) -> dict[str, str]:
 
 def error_page(visit: Visit, refused: Refused) -> Response:
     """The page of an error, with a way back."""
-    return visit.page("error.html", status=refused.status, title=refused.title, remedy=refused.remedy)
+    return visit.page("error.html", code=refused.status, title=refused.title, remedy=refused.remedy)

@@ -40,17 +40,17 @@ KINDS: Final = {TEXT: "text", SPEC_ROW: "spec row", FILE: "file", MEMORY: "memor
 KIND_OF: Final = {TEXT: "this text", SPEC_ROW: "this spec row", FILE: "this file", MEMORY: "this memory"}
 # Key, decision, button, and what it does.
 OFFERED: Final = (
-    ("1", MERGE, "Merge", "The same thing: the new chunk joins the candidate's group."),
-    ("2", KEEP_SEPARATE, "Keep separate", "Two things: both stay, and are not asked about again."),
-    ("3", LINK, "Link", "Related: both stay, with a link between them."),
-    ("4", FLAG_CONTRADICTION, "Flag contradiction", "They disagree: both stay, on the list of contradictions."),
-    ("5", DELETE, "Delete", "The new chunk is no longer found; its rows stay on record."),
+    ("1", MERGE, "Merge", "the same thing, one group"),
+    ("2", KEEP_SEPARATE, "Keep separate", "two things, both stay"),
+    ("3", LINK, "Link", "related, both stay"),
+    ("4", FLAG_CONTRADICTION, "Flag contradiction", "they cannot both hold"),
+    ("5", DELETE, "Delete", "the new one is found no more"),
 )
 NEEDS_TARGET: Final = (MERGE, LINK, FLAG_CONTRADICTION)
 STANDS: Final = (
-    ("1", "left", "The first stands", "The second is replaced by it and kept in the archive."),
-    ("2", "right", "The second stands", "The first is replaced by it and kept in the archive."),
-    ("3", "both", "Both stand", "They hold side by side, and the contradiction is settled."),
+    ("1", "left", "The first stands", "it replaces the second, which is kept"),
+    ("2", "right", "The second stands", "it replaces the first, which is kept"),
+    ("3", "both", "Both stand", "they hold side by side"),
 )
 DECIDED: Final = {
     MERGE: "merged",

@@ -48,10 +48,10 @@ if (question && location.hash === "#question") {
   scrollTo(0, 0);
 }
 
-// On a wide screen the filters stand open beside the list.
+// On a narrow screen the filters stand above the list: closed, unless some are set.
 const fold = document.getElementById("filter-fold");
-if (fold && matchMedia("(min-width: 60rem)").matches) {
-  fold.open = true;
+if (fold && !("set" in fold.dataset) && !matchMedia("(min-width: 60rem)").matches) {
+  fold.open = false;
 }
 
 function openHelp() {
