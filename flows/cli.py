@@ -11,6 +11,7 @@ from flows.commands.judging import calibrate, judge
 from flows.commands.looks import check, explain, sql
 from flows.commands.morning import report
 from flows.commands.nights import retry, run, unmerge
+from flows.commands.review_page import review_app
 from flows.commands.runs import runs_app
 from flows.commands.searching import search
 from flows.commands.settings import settings_app
@@ -78,4 +79,5 @@ def _of_all(
 for command in (run, retry, backfill, unmerge, sql, search, check, explain, report, judge, calibrate):
     app.command()(command)
 app.add_typer(runs_app, name="runs")
+app.add_typer(review_app, name="review")
 app.add_typer(settings_app, name="settings")

@@ -356,6 +356,23 @@ class LogSettings(_Section):
     level: Literal["debug", "info", "warning"] = "info"
 
 
+class ReviewSettings(_Section):
+    """The page where people decide."""
+
+    host: Name = "127.0.0.1"
+    port: Count = Field(default=8765, ge=0, le=65_535)
+    url: str | None = None
+    page_size: Count = Field(default=50, ge=1, le=500)
+    session_hours: Number = Field(default=12, gt=0, le=720)
+    idle_minutes: Number = Field(default=60, gt=0)
+
+    @model_validator(mode="after")
+    def _url_is_one(self) -> "ReviewSettings":
+        if self.url is not None:
+            _check_url(self.url)
+        return self
+
+
 class Settings(BaseSettings):
     """All settings of a run."""
 
@@ -377,6 +394,7 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
     backfill: BackfillSettings = BackfillSettings()
+    review: ReviewSettings = ReviewSettings()
 
     @classmethod
     def settings_customise_sources(

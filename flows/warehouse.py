@@ -101,6 +101,7 @@ class Run:
     neighbours: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, dict[str, int]] = field(default_factory=dict)
     stage_peak_mib: dict[str, float] = field(default_factory=dict)
+    decisions: int | None = None
 
     @property
     def vector_tables(self) -> list[str]:
