@@ -42,6 +42,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         patched.delenv("NIGHTFOLD_EMBEDDING__ENCODER")  # as a reader has it: with vectors and pairs
+        patched.delenv("NIGHTFOLD_REPORT__ENABLED")  # and the report
         night(load_settings(), progress=Progress(quiet=True))
         yield folder
 
