@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from flows.console import Progress
+from flows.night import night
 from flows.report.file import LATEST
 from flows.warehouse import Warehouse
-from tests.nights import run_night, said_by_night
+from tests.nights import run_night, said_by_night, settings_of
 
-REPORT = {"report": {"enabled": True}}
+REPORT: dict[str, Any] = {"report": {"enabled": True}}
 
 
 @pytest.fixture
@@ -59,10 +61,6 @@ def test_a_fault_of_ours_in_the_report_does_not_fail_the_run(
 
 
 def test_a_dry_run_leaves_nothing_to_look_at(faq: dict[str, Any], tmp_path: Path) -> None:
-    from flows.console import Progress  # noqa: PLC0415
-    from flows.night import night  # noqa: PLC0415
-    from tests.nights import settings_of  # noqa: PLC0415
-
     settings = settings_of(tmp_path / "out", faq, **REPORT)
     outcome = night(settings, progress=Progress(quiet=True), dry_run=True)
     assert outcome.morning.report is None
