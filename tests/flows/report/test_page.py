@@ -296,6 +296,13 @@ def test_a_long_text_is_cut_and_says_so(tmp_path: Path) -> None:
     assert cleaned(LONG, 280) == "x" * 279 + "…"
 
 
+def test_texts_are_as_long_as_the_settings_say(history: History) -> None:
+    for chars in (20, 500):
+        page = report_html(Facts(history.warehouse, history.second, ReportSettings(text_chars=chars)))
+        assert (text("a") in page) is (chars == 500)
+        assert (text("a")[:19].rstrip() + "…" in page) is (chars == 20)
+
+
 def test_a_text_to_be_read_from_the_right_says_its_own_direction(tmp_path: Path) -> None:
     with word_endpoint() as endpoint, given_verdicts() as verdicts:
         nights = Nights(tmp_path, endpoint, verdicts, over=REPORT)
