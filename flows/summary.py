@@ -65,14 +65,14 @@ def summary_markdown(outcome: Outcome) -> str:
     for what, figure, note in summary_rows(outcome):
         shown = f"{figure} ({note})" if figure and note else figure or note
         lines.append(f"| {what} | {_cell(shown)} |")
+    lines += _morning(outcome)
     lines += ["", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.2f} |" for stage, seconds in outcome.seconds.items()]
-    lines += _morning(outcome)
     return "\n".join(lines) + "\n"
 
 
 def _morning(outcome: Outcome) -> list[str]:
-    """What changed since the last run, what waits, and where to read more; nothing of a run that published nothing."""
+    """What changed since the last night, what waits, and where to read more; nothing of a dry run."""
     morning = outcome.morning
     changed = [f"| {CHANGES[kind]} | {count:,} |" for kind, count in morning.changed.items() if count]
     lines = ["", "| what changed | |", "|---|---|", *changed] if changed else []

@@ -190,6 +190,11 @@ class Facts:
         rows = self.version.sql(query, CHUNKS.name, ["completion_status", "source"], where=where)
         return sorted(rows, key=lambda row: (-row["chunks"], row["status"], row["source"] or ""))
 
+    @property
+    def embeds(self) -> bool:
+        """Whether the run's settings wanted vectors at all."""
+        return bool(self.run.settings.get("embedding", {}).get("encoder") != "none")
+
     @cached_property
     def superseded(self) -> list[Row]:
         """The newly superseded chunks, as many as are shown."""

@@ -163,6 +163,7 @@ def _context(facts: Facts, *, style: Markup) -> dict[str, Any]:
         "superseded": facts.superseded,
         "superseded_in_all": facts.superseded_in_all,
         "without_vector": facts.without_vector,
+        "embeds": facts.embeds,
         "headroom": facts.headroom,
         "stages": _stages(run) if facts.is_whole and run.is_night else "",
         "trend": facts.trend,
@@ -218,7 +219,7 @@ def _attention(facts: Facts) -> Iterator[dict[str, str]]:
         if run.note and "skipped" in run.note:
             yield {"at": "what-it-did", "words": "an input was skipped: see the note above"}
     missing = sum(row["chunks"] for row in facts.without_vector)
-    if missing:
+    if missing and facts.embeds:
         yield {"at": "embeddings", "words": _counted(missing, "chunk has no vector", "chunks have no vector")}
     opened = facts.since.counts.get("contradictions_opened", 0)
     if opened:

@@ -106,7 +106,7 @@ def stage_bars(seconds: dict[str, float], peak_mib: dict[str, float]) -> str:
     with rc_context({**_LOOK, "axes.grid.axis": "x", "ytick.labelcolor": _INKS["ink"]}):
         figure = Figure(figsize=(7.2, 0.34 * len(stages) + 0.9), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
-        parts = ((left, seconds, "a", "seconds", "{:,.1f}"), (right, peak_mib, "b", "peak memory, MiB", "{:,.0f}"))
+        parts = ((left, seconds, "a", "seconds", "{:,.2f}"), (right, peak_mib, "b", "peak memory, MiB", "{:,.0f}"))
         for axes, figures, colour, word, shown in parts:
             values = [figures.get(stage, 0.0) for stage in stages]
             bars = axes.barh(stages, values, color=_INKS[colour], height=0.62, linewidth=0)

@@ -36,6 +36,7 @@ COMMANDS = [
     ("sql",),
     ("check",),
     ("explain",),
+    ("report",),
     ("judge",),
     ("calibrate",),
     ("runs",),
@@ -587,6 +588,7 @@ def test_the_settings_in_force_are_shown(call: Call, folder: Path, monkeypatch: 
 
 def test_the_example_can_be_saved_and_used_at_once(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NIGHTFOLD_EMBEDDING__ENCODER")
+    monkeypatch.delenv("NIGHTFOLD_REPORT__ENABLED")
     (folder / "nightfold.toml").write_text(call("settings", "example").out)
     assert tomllib.loads((folder / "nightfold.toml").read_text())
     assert json.loads(call("settings", "show").out) == Settings().model_dump(mode="json")
