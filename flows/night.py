@@ -19,6 +19,7 @@ from flows.corpora import corpora_files, load_corpora, told_of_corpora
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
 from flows.judge import judge_night
+from flows.known_files import KnownFiles, record_files
 from flows.legacy import load_slice, place_legacy_rows
 from flows.load import load_sources
 from flows.lock import writer_lock
@@ -27,7 +28,7 @@ from flows.near import find_pairs
 from flows.peak_memory import peak_memory
 from flows.settings import Settings
 from flows.slices import about_slice
-from flows.sources import find_sources
+from flows.sources import Source, find_sources
 from flows.stages import changes_in, fold_exact, hash_rows, write_tables
 from flows.staging import Staging, drop_others, staging_name, staging_root
 from flows.vectors import Vectors
@@ -320,6 +321,7 @@ def load(plan: Plan, progress: Progress) -> StageReport:
                     folder,
                     tell_rows=tell_rows,
                     corpora=load_corpora(plan.settings, folder) if reads_input else None,
+                    known=_known_files(plan, sources),
                 )
                 if slice_folder is None
                 else load_slice(slice_folder, folder, warehouse=plan.warehouse, run=plan.run_before)
@@ -327,7 +329,17 @@ def load(plan: Plan, progress: Progress) -> StageReport:
         )
         for line in told_of_corpora(plan.staging / "load", plan.warehouse, plan.run_before, plan.settings):
             progress.tell(line)
+        if files := result.get("known_files"):
+            progress.tell(f"{files:,} file{'s' * (files > 1)} known by their bytes: not parsed")
         return StageReport(result["rows_in"], result["rows"], reused, elapsed())
+
+
+def _known_files(plan: Plan, sources: list[Source]) -> KnownFiles | None:
+    """What documents became before; None where nobody is to ask, or there are none."""
+    has_documents = any(file.format == "documents" for source in sources for file in source.files)
+    if not (has_documents and plan.settings.load.known_files):
+        return None
+    return KnownFiles(plan.warehouse, plan.run_before, sources)
 
 
 def hash_(plan: Plan, progress: Progress) -> StageReport:
@@ -363,6 +375,13 @@ def exact(plan: Plan, progress: Progress) -> StageReport:
                 run_id=plan.run_id,
             ),
         )
+        if "known_files" in loaded:
+            Staging(plan.staging).run(
+                "files",
+                lambda folder: record_files(
+                    plan.staging, folder, warehouse=plan.warehouse, run=plan.run_before, run_id=plan.run_id
+                ),
+            )
         tally = result["tally"]
         return StageReport(loaded["rows"], tally["chunks_new"] + tally["chunks_touched"], reused, elapsed())
 

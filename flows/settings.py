@@ -210,6 +210,7 @@ class LoadSettings(_Section):
     on_unreadable: Literal["fail", "skip"] = "fail"
     batch_rows: Count = Field(default=131_072, ge=1)
     max_text_bytes: Count = Field(default=16 * 1024 * 1024, ge=1)
+    known_files: bool = True
 
 
 class ChunkingSettings(_Section):

@@ -25,6 +25,7 @@ from schemas.tables import (
     LINKS,
     OCCURRENCES,
     PAIRS,
+    PARSED_FILES,
     PENDING_REVIEWS,
     REJECTS,
     VARIANTS,
@@ -258,7 +259,7 @@ def changes_in(staging: Path) -> list[Change]:
         *corpora_changes(staging / "load", staging / DOCUMENTS),
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(REJECTS.name, appends=folder / "rejects.parquet", updates=(folder / "rejects-again.parquet",)),
-        *_legacy_changes(staging / "legacy"),
+        *_changes_where_staged(staging),
     ]
     if is_judged:
         updates.append(judge / "chunks-judged.parquet")
@@ -276,12 +277,15 @@ def changes_in(staging: Path) -> list[Change]:
     ]
 
 
-def _legacy_changes(legacy: Path) -> list[Change]:
-    """What a slice of a legacy source changes, where the night has one."""
-    if not (legacy / "rows.parquet").exists():
-        return []
-    moved, gone = legacy / "rows-moved.parquet", legacy / "rows-gone.parquet"
-    return [Change(LEGACY_ROWS.name, appends=legacy / "rows.parquet", updates=(moved,), deletes=gone)]
+def _changes_where_staged(staging: Path) -> list[Change]:
+    """What only some nights have: a slice of a legacy source, and documents that were parsed."""
+    legacy, files = staging / "legacy" / "rows.parquet", staging / "files" / "files.parquet"
+    gone = legacy.with_name("rows-gone.parquet")
+    changes = [
+        Change(LEGACY_ROWS.name, appends=legacy, updates=(legacy.with_stem("rows-moved"),), deletes=gone),
+        Change(PARSED_FILES.name, appends=files, updates=(files.with_stem("files-moved"),)),
+    ]
+    return [change for change in changes if change.appends is not None and change.appends.exists()]
 
 
 def _judged_changes(judge: Path, near: Path) -> list[Change]:
