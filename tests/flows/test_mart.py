@@ -33,6 +33,7 @@ SPEC = ("parent_category", "sub_category", "specification", "value", "additional
 VIEWS = {
     "candidate_pairs",
     "canonical_chunks",
+    "document_status",
     "duplicates",
     "duplicate_rate_by_source",
     "merged",

@@ -309,7 +309,7 @@ def test_every_fault_has_its_line(write: Write) -> None:
             "1",
             (
                 "no such setting; sections are "
-                "CHUNKING, EMBEDDING, GUARD, INPUTS, JUDGE, LLM, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
+                "CHUNKING, CORPORA, EMBEDDING, GUARD, INPUTS, JUDGE, LLM, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
             ),
         ),
         ("NIGHTFOLD_", "1", "no such setting; sections are"),
