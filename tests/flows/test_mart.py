@@ -44,6 +44,7 @@ VIEWS = {
     "spec_rows",
     "spec_rows_by_category",
     "superseded",
+    "vector_tables",
 }
 
 
