@@ -34,8 +34,12 @@ _KEYS = {
 
 
 def corpora_files(settings: Settings) -> list[Path]:
-    """The files that [corpora] names."""
-    return [Path(path).expanduser() for path in settings.corpora.paths.values()]
+    """The files that [corpora] names, all of them there."""
+    files = {key: Path(path).expanduser() for key, path in settings.corpora.paths.items()}
+    for key, path in files.items():
+        if not path.is_file():
+            raise UnreadableSource(f"[corpora] {key} = {str(path)!r}: no such file")
+    return list(files.values())
 
 
 def load_corpora(settings: Settings, folder: Path) -> pl.DataFrame | None:
@@ -67,8 +71,6 @@ def _read(path: Path, contract: Contract, settings: Settings) -> tuple[pl.DataFr
     """All rows of the file in the shape of the contract, and the lines that could not be read. A file that cannot be
     read stops the run: without it, nobody knows who may see what."""
     at = f"[corpora] {_KEYS[contract.name]} = {str(path)!r}"
-    if not path.is_file():
-        raise UnreadableSource(f"{at}: no such file")
     file = SourceFile(path, shown(Path(path.name)), table_format(path, at=at))
     frames, refused = [], [REJECTS.empty()]
     for batch in read(file, given=InputSettings(path=str(path)), load=settings.load):

@@ -64,3 +64,11 @@ left join chunks k on k.chunk_id = o.chunk_id
 group by all
 order by d.corpus_id, d.document_id;
 comment on view document_status is 'How far each document of a corpus has come: its status, why, and how many of its chunks are complete.';
+
+create or replace view vector_tables as
+select table_name, split_part(table_name, '_', 1) as kind
+from (select unnest(json_keys(table_versions::json)) as table_name from runs where run_id = (select run_id from mart_run))
+where kind in ('vectors', 'retrieval')
+order by table_name;
+comment on view vector_tables is
+  'The Lance tables of vectors of the run that is shown: of every chunk (vectors), and of every chunk in a corpus (retrieval).';

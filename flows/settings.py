@@ -142,6 +142,7 @@ class InputSettings(_Section):
             source=source,
             scope=self.scope,
             scope_by=tuple(self.scope_by if self.scope_by is not None else scope_by),
+            scope_is_usual=self.scope is None and self.scope_by is None,
             text=self.text_column,
             row_id=self.id_column,
             doc_id=self.doc_id_column,

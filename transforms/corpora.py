@@ -178,4 +178,4 @@ def moved(before: pl.DataFrame, now: pl.DataFrame) -> list[str]:
 
 def _whose(scope: str) -> str:
     owner = scope.removeprefix(PERSONAL_SCOPE)
-    return f"{owner!r}'s own" if owner != scope else f"of workspace {scope!r}"
+    return f"personal, of {owner!r}," if owner != scope else f"global, of workspace {scope!r},"

@@ -23,6 +23,8 @@ _USUAL_NAMES = {
 _USUAL_BYTES = ("bytes", "raw_bytes", "content", "text")
 _USUAL_TIMES = ("timestamp",)
 _USUAL_CORPUS = ("corpus_id",)
+# Whose a memory is; nobody else's is compared with it.
+_USUAL_OWNER = "owner_key"
 _USUAL_SPEC_NAMES = {
     "parent_category": ("parent_category", "parent", "category"),
     "sub_category": ("sub_category", "subcategory", "sub"),
@@ -59,6 +61,8 @@ class ColumnMap:
     corpus_id: str | None = None
     has_corpora: bool = False
     """Whether there are corpora that a column of the usual name can mean."""
+    scope_is_usual: bool = False
+    """Whether `scope_by` is what holds where an input says nothing of its own."""
 
     @property
     def is_of_corpora(self) -> bool:
@@ -78,6 +82,10 @@ def resolved(
     usual_corpus = _USUAL_CORPUS if mapping.has_corpora and mapping.corpus is None else ()
     corpus_id = _settled("corpus", mapping.corpus_id, usual_corpus, columns, columns)
     mapping = replace(mapping, corpus_id=corpus_id)
+    if mapping.kind == MEMORY and mapping.scope_is_usual and _USUAL_OWNER in columns:
+        # What else makes a scope still does: owners of one name in two workspaces are two.
+        others = (name for name in mapping.scope_by if name in columns and name != _USUAL_OWNER)
+        mapping = replace(mapping, scope_by=(*others, _USUAL_OWNER))
     scope, scope_by = (None, ()) if mapping.is_of_corpora else _settled_scope(mapping, columns, default_scope)
     for name in mapping.metadata or ():
         _settled("metadata", name, (), columns, own)

@@ -34,6 +34,7 @@ COMMANDS = [
     ("backfill",),
     ("unmerge",),
     ("sql",),
+    ("search",),
     ("check",),
     ("explain",),
     ("report",),

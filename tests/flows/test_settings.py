@@ -311,8 +311,8 @@ def test_every_fault_has_its_line(write: Write) -> None:
             "1",
             (
                 "no such setting; sections are "
-                "CHUNKING, EMBEDDING, GUARD, INPUTS, JUDGE, LLM, LOAD, LOG, METRICS, NEIGHBOURS, REPORT, SCOPE, "
-                "SCOPES, WAREHOUSE"
+                "BACKFILL, CHUNKING, CORPORA, EMBEDDING, GUARD, INPUTS, JUDGE, LLM, LOAD, LOG, METRICS, NEIGHBOURS, "
+                "REPORT, REVIEW, SCOPE, SCOPES, WAREHOUSE"
             ),
         ),
         ("NIGHTFOLD_", "1", "no such setting; sections are"),
