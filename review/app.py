@@ -89,7 +89,9 @@ def review_app(settings: Settings, *, address: Address, access: Access | None = 
         ],
         exception_handlers={
             HTTPException: not_served,
-            Exception: failed(500, "Something went wrong", "Nothing was decided by this. The terminal says what it was."),
+            Exception: failed(
+                500, "Something went wrong", "Nothing was decided by this. The terminal says what it was."
+            ),
         },
         lifespan=lifespan,
     )

@@ -52,9 +52,7 @@ def sign_out(visit: Visit) -> Response:
     visit.site.access.sign_out(visit.session)
     visit.audit("sign_out", visit.address, allowed=True)
     answer = visit.go("/sign-in")
-    answer.delete_cookie(
-        visit.site.cookie, path="/", httponly=True, samesite="strict", secure=visit.site.is_secure
-    )
+    answer.delete_cookie(visit.site.cookie, path="/", httponly=True, samesite="strict", secure=visit.site.is_secure)
     return answer
 
 
@@ -68,5 +66,3 @@ def _local(path: str) -> str:
 def help_page(visit: Visit) -> Response:
     """The keys."""
     return visit.page("help.html")
-
-

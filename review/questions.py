@@ -18,9 +18,9 @@ from flows.review_terms import (
     NoSuchQuestion,
     Question,
 )
-from review.filters import Asked, asked
+from review.filters import asked
 from review.marked import alone, compared
-from review.visit import Refused, Visit, located, not_found
+from review.visit import Refused, Visit, not_found
 from review.words import DECIDED, NEEDS_TARGET, OFFERED
 from schemas.terms import RESOLUTIONS, UNDO
 

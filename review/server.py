@@ -42,11 +42,11 @@ def serve(settings: Settings, *, opens_browser: bool, progress: Progress) -> Non
         log_level="warning",
         log_config=None,
         server_header=False,
-        date_header=True,
         # Behind a proxy, who is asking is told by the proxy, and only by one on this machine.
         proxy_headers=review.url is not None,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         limit_concurrency=200,
+        ws="none",
         h11_max_incomplete_event_size=32 * 1024,
     )
     if opens_browser:
@@ -60,7 +60,9 @@ def check_address(host: str, url: str | None) -> None:
     if url is not None and (urlsplit(url).scheme == "https" or _is_loopback(urlsplit(url).hostname or "")):
         return
     if url is not None:
-        raise CannotServe(f"[review] url = {url!r}: tokens would cross the network in the clear; give an https:// address")
+        raise CannotServe(
+            f"[review] url = {url!r}: tokens would cross the network in the clear; give an https:// address"
+        )
     if not _is_loopback(host):
         raise CannotServe(
             f"--host {host}: others would reach the page without TLS. Put a proxy with TLS in front of it and name the "

@@ -72,9 +72,7 @@ def _tokens(text: str) -> list[_Token]:
     if not starts:
         return [_Token("", text)] if text else []
     ends = [start for start, _ in starts[1:]] + [len(text)]
-    tokens = [
-        _Token(text[start:stop], text[start:end]) for (start, stop), end in zip(starts, ends, strict=True)
-    ]
+    tokens = [_Token(text[start:stop], text[start:end]) for (start, stop), end in zip(starts, ends, strict=True)]
     before = text[: starts[0][0]]
     return [tokens[0]._replace(text=before + tokens[0].text), *tokens[1:]]
 
