@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from flows import mart
+from flows.apply_decisions import apply_outstanding
 from flows.console import Progress
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
@@ -20,6 +21,7 @@ from flows.judge import judge_night
 from flows.load import load_sources
 from flows.lock import writer_lock
 from flows.near import find_pairs
+from flows.run_rows import NOTHING_COUNTED, NothingPublished, run_id_at
 from flows.settings import Settings
 from flows.sources import find_sources
 from flows.stages import changes_in, fold_exact, hash_rows, write_tables
@@ -31,11 +33,6 @@ from schemas.rows import ROWS
 from schemas.tables import PUBLISHED_TABLES
 from schemas.terms import FAILED, PUBLISHED, ROLLED_BACK, STORED_AS_NEW
 from transforms.reconcile import DoesNotAddUp, Tally, check_reject_share, check_rows
-
-
-class NothingPublished(NightfoldError):
-    """The run's own figures do not hold; what was published before still stands."""
-
 
 # Which chunks are embedded: tonight's new ones; those without a vector as well; or all, into a new version.
 Pending = Literal["new", "incomplete", "all"]
@@ -144,7 +141,8 @@ def night(
     doing = f"nightfold run of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     wait = settings.warehouse.lock_wait_seconds
     with writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell):
-        warehouse.begin()
+        # What people decided since the last run comes first, so that the night obeys.
+        _obey(settings, warehouse, warehouse.begin(), progress)
         started_at, staging = datetime.now(UTC), None
         try:
             plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending)
@@ -169,7 +167,21 @@ def night(
             warehouse.prune(keep_runs=settings.warehouse.keep_runs)
         outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse))
         staging.drop()
+        # And what they decided while it went on.
+        _obey(settings, warehouse, published, progress)
         return outcome
+
+
+def _obey(settings: Settings, warehouse: Warehouse, before: Run | None, progress: Progress) -> None:
+    """Applies the decisions that are outstanding, in a run of their own. Where that fails they stay outstanding, and
+    the night goes on: a decision is never lost, and a night never stands still for one."""
+    try:
+        applied = apply_outstanding(settings, warehouse, before)
+    except NightfoldError as error:
+        progress.tell(f"decisions of reviewers could not be applied and stay outstanding: {error}")
+        return
+    if applied:
+        progress.tell(f"applied {applied:,} decision{'s' if applied > 1 else ''} of reviewers")
 
 
 def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
@@ -195,11 +207,6 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     except OSError as error:
         raise UnreadableSource(f"{path}: gone since the folder was listed ({error.strerror}); run again") from error
     return str(path), stat.st_size, stat.st_mtime_ns
-
-
-def run_id_at(moment: datetime) -> str:
-    """The id of the run that starts at this moment."""
-    return f"{moment:%Y%m%dT%H%M%S.%fZ}"
 
 
 @dataclass
@@ -479,17 +486,6 @@ def _neighbours(plan: Plan) -> dict[str, Any]:
     counts = {"embedded": result["embedded"], "failed": result["failed"]}
     probes = {**(in_use.get("probes") or {}), **pairs["probes"]}
     return {**pairs, **counts, "embedding": embedding, "probes": probes}
-
-
-# What a run that reads no input says of its rows.
-NOTHING_COUNTED: dict[str, Any] = {
-    **dict.fromkeys(
-        ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
-    ),
-    "actions": {},
-    "stage_seconds": {},
-    "recall_measured": None,
-}
 
 
 def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:

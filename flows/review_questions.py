@@ -240,7 +240,7 @@ class Questions:
         answers: dict[str, Decision | None] = {}
         for row in asked:
             decision_id = standing.get((row["review_id"], row["asked_us"]))
-            if decision_id is not None:
+            if decision_id is not None and not came_to_nothing(known.applied.get(decision_id, "")):
                 answers[row["review_id"]] = self._told(entries[decision_id], known)
             elif row["reviewed_us"] is None or self._is_reopened(row, known):
                 answers[row["review_id"]] = None
@@ -258,6 +258,11 @@ class Questions:
                     chunk_id=row["chunk_id"],
                 )
         return answers
+
+    def refused(self, review_ids: list[str]) -> list[str]:
+        """The decisions on these questions that came to nothing, and still bar the way to another."""
+        known, standing = self.outstanding(), self._journal.standing(review_ids)
+        return [each for each in standing.values() if came_to_nothing(known.applied.get(each, ""))]
 
     def _is_reopened(self, row: dict[str, Any], known: _Outstanding) -> bool:
         """Whether an undo that is still to be applied takes the answer of the tables back."""
@@ -341,8 +346,9 @@ class Questions:
             ids = [row[side] for row in rows if row["scope"] == scope for side in ("left_id", "right_id")]
             shown |= self.shown(ids, scope=scope)
         standing = self._journal.standing([row["pair_id"] for row in rows])
-        entries = {entry.review_id: entry for entry in self._journal.entries(standing.values())}
         known = self.outstanding()
+        stand = [each for each in standing.values() if not came_to_nothing(known.applied.get(each, ""))]
+        entries = {entry.review_id: entry for entry in self._journal.entries(stand)}
         return [
             Contradiction(
                 row["pair_id"],
@@ -360,11 +366,6 @@ class Questions:
 def no_such(what: str, name: str) -> NoSuchQuestion:
     """The one answer for what is not there and for what the reader may not see."""
     return NoSuchQuestion(f"{name}: no such {what}; `nightfold review list` shows what is open")
-
-
-def refused(decision: Decision) -> bool:
-    """Whether a decision came to nothing when it was to be applied."""
-    return decision.outcome is not None and came_to_nothing(decision.outcome)
 
 
 def _numbered(condition: str) -> str:

@@ -2,13 +2,17 @@
 decisions all go through here, so that the same is allowed and refused everywhere."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from blake3 import blake3
 
+from flows.apply_decisions import apply_if_free
+from flows.decision_desk import DecisionDesk
+from flows.errors import NightfoldError
 from flows.mart_reader import MartReader
-from flows.review_journal import Journal, New, Written, already
+from flows.review_journal import Journal, New, Written, already, moment
 from flows.review_questions import Questions, Scopes, no_such
 from flows.review_terms import (
     AlreadyDecided,
@@ -30,7 +34,21 @@ from flows.review_terms import (
 )
 from flows.settings import Settings
 from flows.warehouse import Warehouse
-from schemas.terms import BOTH_STAND, DECISIONS, EQUIVALENT, KEEP_SEPARATE, LEFT_STANDS, MERGE, RIGHT_STANDS, UNDO
+from schemas.terms import (
+    BOTH_STAND,
+    DECISIONS,
+    EQUIVALENT,
+    FLAG_CONTRADICTION,
+    KEEP_SEPARATE,
+    LEFT_STANDS,
+    LINK,
+    MERGE,
+    RIGHT_STANDS,
+    UNDO,
+)
+from transforms.decisions import Entry as Answer
+from transforms.decisions import why_not
+from transforms.review_desk import candidates_of
 
 __all__ = [
     "DECISIONS",
@@ -103,29 +121,65 @@ class Reviews:
         self, choices: Sequence[Choice], *, by: str, scopes: Scopes, batch_id: str | None = None
     ) -> list[Decision]:
         """Writes the decisions down, all of them or none; durable when it returns."""
+        checked = self.checked(choices, scopes=scopes)
+        for problem in checked.problems.values():
+            raise problem
+        refused = self._questions.refused([new.review_id for new in checked.new])
+        if refused:
+            self._journal.release(refused)
+        return self._questions.told(self._journal.write(checked.new, by=_named(by), batch_id=batch_id))
+
+    def checked(self, choices: Sequence[Choice], *, scopes: Scopes) -> "Checked":
+        """What would be written of these choices, and why the others cannot be taken, by their place."""
         asked = self._questions.asked([choice.review_id for choice in choices], scopes=scopes)
         answers = self._questions.answers(list(asked.values()))
-        new = []
-        for choice in choices:
+        problems: dict[int, NightfoldError] = {}
+        new: dict[int, New] = {}
+        seen: set[str] = set()
+        for place, choice in enumerate(choices):
             row = asked.get(choice.review_id)
-            if row is None:
-                raise no_such("question", choice.review_id)
-            standing = answers[choice.review_id]
-            if standing is not None:
-                raise already(standing)
-            new.append(
-                New(
-                    choice.review_id,
-                    row["asked_us"],
-                    row["scope"],
-                    row["chunk_id"],
-                    choice.decision,
-                    choice.target_canonical_id,
-                    choice.notes,
-                    {name: row[name] for name in ("candidates", "reason")},
-                )
-            )
-        return self._questions.told(self._journal.write(new, by=by, batch_id=batch_id))
+            try:
+                if row is None:
+                    raise no_such("question", choice.review_id)
+                one = _new(choice, row, answers[choice.review_id], is_repeated=choice.review_id in seen)
+                new[place] = self._anchored(one) if one.decision in (LINK, FLAG_CONTRADICTION) else one
+                seen.add(choice.review_id)
+            except NightfoldError as error:
+                problems[place] = error
+        merges = {place: each for place, each in new.items() if each.decision == MERGE}
+        for place, why in self._why_not_merged(merges).items():
+            problems[place] = BadChoice(f"{choices[place].review_id}: cannot be merged: {why}")
+        taken = [new[place] for place in sorted(new) if place not in problems]
+        return Checked(taken, dict(sorted(problems.items())))
+
+    def _why_not_merged(self, merges: dict[int, New]) -> dict[int, str]:
+        published = self._warehouse.published()
+        if not merges or published is None:
+            return {}
+        entries = {place: _as_entry(each) for place, each in merges.items()}
+        desk = DecisionDesk(self._warehouse, published).of(list(entries.values()), with_questions=False)
+        why: dict[int, str] = {}
+        for place, entry in entries.items():
+            gone = [each for each in entry.chunk_ids if each not in desk.table("chunks")]
+            if gone:
+                why[place] = f"chunk {gone[0]} is not in the published run"
+            elif (told := why_not(desk, entry)) is not None:
+                why[place] = told
+            elif desk.forwarded(entry.target_canonical_id or "") == desk.group_of(entry.chunk_id):
+                why[place] = "that is the group it is in"
+        return why
+
+    def _anchored(self, new: New) -> New:
+        """With the chunk that a link or a contradiction is with: the candidate of the group chosen, or the best."""
+        ids = [told["chunk_id"] for told in candidates_of(new.question)]
+        chosen = ids[0] if ids else None
+        if new.target_canonical_id is not None:
+            shown = self._questions.shown(ids, scope=new.scope)
+            group = new.target_canonical_id
+            chosen = next((one for one in ids if one in shown and shown[one].canonical_id == group), None)
+        if chosen is None:
+            raise BadChoice(f"{new.review_id}: group {new.target_canonical_id} is none of its candidates'")
+        return replace(new, question={**new.question, "chosen": chosen})
 
     def undo(self, decision_id: str, *, by: str, scopes: Scopes) -> Decision:
         """Takes a decision back; both stay on record, and the question is open again."""
@@ -142,7 +196,7 @@ class Reviews:
         entries = [entry for entry in entries if entry.decision != UNDO]
         if not entries or (scopes is not None and any(entry.scope not in scopes for entry in entries)):
             raise no_such("decision", name)
-        return self._questions.told(self._journal.undo(entries, by=by))
+        return self._questions.told(self._journal.undo(entries, by=_named(by)))
 
     # ---- many at once
 
@@ -199,16 +253,19 @@ class Reviews:
         one = self.contradiction(pair_id, scopes=scopes)
         if one.answer is not None:
             raise already(one.answer)
+        refused = self._questions.refused([pair_id])
+        if refused:
+            self._journal.release(refused)
         ends = {"left_id": one.left.chunk_id, "right_id": one.right.chunk_id}
         new = New(pair_id, 0, one.scope, one.left.chunk_id, _RESOLUTIONS[stands], None, notes, ends)
-        return self._questions.told(self._journal.write([new], by=by, batch_id=None))[0]
+        return self._questions.told(self._journal.write([new], by=_named(by), batch_id=None))[0]
 
     # ---- applying
 
     def apply_outstanding(self, *, wait_seconds: float = 0) -> int | None:
         """Brings the tables up to the journal. Returns how many entries were applied; None where a run holds the lock,
         which applies them itself."""
-        return 0
+        return apply_if_free(self._settings, wait_seconds=wait_seconds)
 
     # ---- the audit record
 
@@ -223,6 +280,63 @@ class Reviews:
     ) -> list[Entry]:
         """Lines of the audit record, latest first; `before` is the seq of the last line of the page before."""
         return self._journal.audit_entries(scopes=scopes, before=before, limit=limit, who=who)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Choices that can be written, and by their place why the others cannot."""
+
+    new: list[New]
+    problems: dict[int, NightfoldError]
+
+
+def _new(choice: Choice, row: dict[str, Any], standing: Decision | None, *, is_repeated: bool) -> New:
+    name = choice.review_id
+    if choice.decision not in DECISIONS:
+        raise BadChoice(f"{name}: {choice.decision!r} is no decision; there are {', '.join(DECISIONS)}")
+    if choice.decision == MERGE and not choice.target_canonical_id:
+        raise BadChoice(f"{name}: merge needs the group to merge into (target_canonical_id)")
+    if is_repeated:
+        raise BadChoice(f"{name}: is answered twice here; one answer a question")
+    if standing is not None:
+        raise already(standing)
+    question = {"candidates": row["candidates"], "reason": row["reason"]}
+    return New(
+        review_id=name,
+        asked_us=row["asked_us"],
+        scope=row["scope"],
+        chunk_id=row["chunk_id"],
+        decision=choice.decision,
+        target_canonical_id=choice.target_canonical_id or None,
+        notes=(choice.notes or "").strip() or None,
+        question=question,
+    )
+
+
+def _as_entry(new: New) -> Answer:
+    return Answer(
+        decision_id="",
+        seq=0,
+        review_id=new.review_id,
+        scope=new.scope,
+        chunk_id=new.chunk_id,
+        decision=new.decision,
+        target_canonical_id=new.target_canonical_id,
+        reviewer="",
+        notes=new.notes,
+        decided_at=datetime.now(UTC),
+        batch_id=None,
+        undoes=None,
+        asked_at=moment(new.asked_us),
+        question=new.question,
+    )
+
+
+def _named(by: str) -> str:
+    name = " ".join(by.split())
+    if not name or not name.isprintable():
+        raise BadChoice(f"{by!r}: is no name; decisions bear the name of who took them")
+    return name
 
 
 def _batch_id(what: str, by: str) -> str:

@@ -13,7 +13,7 @@ from flows.console import Progress
 from flows.errors import NightfoldError
 from flows.guard import check_written
 from flows.lock import writer_lock
-from flows.night import NOTHING_COUNTED, NothingPublished, run_id_at
+from flows.run_rows import NOTHING_COUNTED, NothingPublished, run_id_at
 from flows.settings import Settings
 from flows.warehouse import Change, Run, Warehouse
 from schemas.contract import Contract, ContractBroken
@@ -64,7 +64,7 @@ def unmerge(settings: Settings, chunk: str, *, by: str, reason: str | None, prog
         why = f": {reason}" if reason else ""
         run = replace(
             before,
-            **NOTHING_COUNTED,
+            **{**NOTHING_COUNTED, "decisions": 1},
             run_id=taking.run_id,
             started_at=now,
             published_at=datetime.now(UTC),

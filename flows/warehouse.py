@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ _INDEX_FROM_ROWS = 10_000
 # Rows outside an index are read through on each lookup: cheap while they are few.
 _UNINDEXED_SHARE = 0.05
 _COMPACT_FROM_FRAGMENTS = 40
+# Decisions come quickly one after the other: a reader that opened the run before the last is let finish.
+_STILL_READ = 3
 
 
 class NoSuchRun(NightfoldError):
@@ -331,9 +334,10 @@ class Warehouse:
     def prune(self, *, keep_runs: int) -> int:
         """Drops table versions that none of the last `keep_runs` readable runs names; returns how many.
 
-        `runs` keeps every row and only its latest version.
+        Runs of decisions do not count: of those between two nights the last is kept, beside the latest few, which
+        somebody may be reading still. `runs` keeps every row and only its latest version.
         """
-        kept = [run.table_versions for run in self.runs() if run.is_readable][-keep_runs:]
+        kept = [run.table_versions for run in _kept([run for run in self.runs() if run.is_readable], keep_runs)]
         _compact(self.head(RUNS.name))
         dropped = 0
         vectors = {name for versions in kept for name in versions if name.startswith(VECTORS_PREFIX)}
@@ -350,6 +354,16 @@ class Warehouse:
         return run.is_readable and all(
             self.find_table(table, version) is not None for table, version in run.table_versions.items()
         )
+
+
+def _kept(runs: list[Run], keep_runs: int) -> list[Run]:
+    """The runs whose versions stay: the last nights, of the decisions between two of them the last run, and the latest
+    few of any kind."""
+    nights = [place for place, run in enumerate(runs) if run.decisions is None]
+    first = nights[-keep_runs] if len(nights) >= keep_runs else 0
+    pairs = zip_longest(runs[first:], runs[first + 1 :])
+    kept = [run for run, after in pairs if run.decisions is None or after is None or after.decisions is None]
+    return [*kept, *(run for run in runs[-_STILL_READ:] if run.decisions is not None and run not in kept)]
 
 
 def _grow(dataset: lance.LanceDataset, contract: Contract) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from flows.console import Progress
 from flows.errors import NightfoldError
-from flows.night import NothingPublished, rollback
+from flows.night import rollback
+from flows.run_rows import NothingPublished
 from flows.tonight import Tonight
 from flows.unmerge import NotAVariant, TakenOut, unmerge
 from flows.warehouse import Warehouse
