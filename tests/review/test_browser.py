@@ -6,11 +6,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import duckdb
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.sync_api import Browser, Page, expect
 
-from tests.review.asked import Asked
+from tests.judged import word_endpoint
+from tests.review.asked import HIGH, LOW, Asked, another_night
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -47,10 +49,9 @@ def sign_in(page: Page, token: str) -> None:
     page.wait_for_url("**/")
 
 
-def said(page: Page) -> str:
-    status = page.get_by_role("status")
-    expect(status).not_to_be_empty()
-    return status.inner_text()
+def is_said(page: Page, text: str) -> None:
+    """The page says so, where a screen reader hears it."""
+    expect(page.get_by_role("status")).to_contain_text(text)
 
 
 def heading(page: Page) -> str:
@@ -68,18 +69,21 @@ def press(page: Page, key: str) -> None:
         page.keyboard.press(key)
 
 
-def test_a_reviewer_decides_by_keyboard_alone(chromium: Browser, served: Serves, asked: Asked) -> None:
+def test_a_reviewer_decides_by_keyboard_alone_and_the_next_night_obeys(
+    chromium: Browser, served: Serves, asked: Asked
+) -> None:
     with served(asked) as here, opened(chromium, here.url) as page:
         sign_in(page, here.access.create_token("ana", role="admin"))
-        before = int(page.locator("h1 .count").inner_text().split()[0])
+        at_first = open_count(page)
+        search(page, "loading bay")
         # j and k move through the list, Enter opens, Escape leads back.
         page.keyboard.press("j")
-        first = page.evaluate("document.activeElement.getAttribute('href')")
+        first = focused(page)
         page.keyboard.press("j")
+        assert focused(page) != first
         page.keyboard.press("k")
-        assert page.evaluate("document.activeElement.getAttribute('href')") == first
+        assert focused(page) == first
         press(page, "Enter")
-        assert first in page.url
         press(page, "Escape")
         page.keyboard.press("j")
         press(page, "Enter")
@@ -96,16 +100,78 @@ def test_a_reviewer_decides_by_keyboard_alone(chromium: Browser, served: Serves,
         told = ("Merged", "Kept separate", "Linked", "Flagged as a contradiction", "Deleted")
         for key, word, following in zip("12345", told, walked[1:], strict=False):
             press(page, key)
-            assert said(page).startswith(word)
+            is_said(page, word)
             assert subject(page) == following
             assert page.evaluate("document.activeElement.id") == "question"
-        # The last is undone: its question is open again.
+        # One more, which is undone: its question is open again.
+        press(page, "2")
         press(page, "u")
-        assert said(page).startswith("Undone")
-        assert subject(page) == walked[4]
+        is_said(page, "Undone")
+        assert subject(page) == walked[5]
         expect(page.get_by_role("button", name="Delete")).to_be_visible()
-        press(page, "Escape")
-        assert int(page.locator("h1 .count").inner_text().split()[0]) == before - 4
+        page.goto("/")
+        assert open_count(page) == at_first - 5
+        # Many at once: seen before it is done, and taken back as one.
+        for link, does, n in (("Accept all", "Merge", len(HIGH)), ("Dismiss all", "Keep separate", len(LOW))):
+            bulk(page, link, does, n)
+            press(page, "u")
+            is_said(page, f"Undone: {n} questions are open again.")
+            bulk(page, link, does, n)
+        at_last = open_count(page)
+        assert at_last == at_first - 5 - len(HIGH) - len(LOW)
+        # A contradiction is settled.
+        page.goto("/contradictions")
+        page.locator("[data-item]", has_text="negation").click()
+        press(page, "3")
+        is_said(page, "Settled: both stand.")
+    # What was decided is in the tables once the page has ended, if not before.
+    decided = decisions_in(asked)
+    names = dict(zip(walked, ("merge", "keep_separate", "link", "flag_contradiction", "delete"), strict=False))
+    names |= {f"new-{name}": "merge" for name in HIGH} | {f"new-{name}": "keep_separate" for name in LOW}
+    assert {name: decision for name, decision in decided.items() if decision} == names
+    with duckdb.connect(str(asked.warehouse / "mart.duckdb"), read_only=True) as mart:
+        merged = {row for (row,) in mart.execute("select merged_row from merged").fetchall()}
+        deleted = mart.execute("select source_row_id from chunks where deleted_at is not null").fetchall()
+        flagged = mart.execute("select left_row, right_row from open_contradictions").fetchall()
+    assert merged == {walked[0], *(f"new-{name}" for name in HIGH)}
+    assert deleted == [(walked[4],)]
+    assert walked[3] in {row for pair in flagged for row in pair}
+    assert "said-no" not in {row for pair in flagged for row in pair}
+    with word_endpoint() as endpoint:
+        another_night(asked, endpoint)
+    assert {name: decision for name, decision in decisions_in(asked).items() if decision} == names
+    with served(asked) as here, opened(chromium, here.url) as page:
+        sign_in(page, here.access.create_token("ben"))
+        assert open_count(page) == at_last
+
+
+def search(page: Page, text: str) -> None:
+    page.get_by_label("Text").fill(text)
+    press(page, "Enter")
+
+
+def open_count(page: Page) -> int:
+    return int(page.locator("h1 .count").inner_text().split()[0])
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.getAttribute('href')"))
+
+
+def bulk(page: Page, link: str, does: str, n: int) -> None:
+    page.get_by_role("link", name=link).click()
+    expect(page.get_by_role("listitem").filter(has=page.locator("[data-item]"))).to_have_count(n)
+    page.get_by_role("button", name=f"{does} {n} questions").click()
+    is_said(page, f"{n} questions answered")
+
+
+def decisions_in(asked: Asked) -> dict[str, str | None]:
+    """By the row that each question in the mart is about, how it is answered."""
+    with duckdb.connect(str(asked.warehouse / "mart.duckdb"), read_only=True) as mart:
+        rows = mart.execute(
+            "select k.source_row_id, q.decision from pending_reviews q join chunks k using (chunk_id)"
+        ).fetchall()
+    return dict(rows)
 
 
 def test_the_keys_are_shown_and_can_be_turned_off(chromium: Browser, served: Serves, asked_once: Asked) -> None:
