@@ -108,7 +108,7 @@ def _side(lines: Iterable[Line], characters: int) -> Side:
     pieces = _together(piece for line in lines for piece in line)
     shown = sum(len(piece.text) for piece in pieces)
     is_long = shown > _OPEN_CHARACTERS + _NOT_WORTH_FOLDING
-    parts = list(_folded(pieces)) if is_long else [Part([_mark(piece) for piece in pieces])]
+    parts = list(_folded(pieces)) if is_long else [Part([_mark(piece) for piece in pieces])] if pieces else []
     return Side(parts, characters, shown)
 
 
@@ -144,7 +144,7 @@ def _cut(piece: Piece, *, is_first: bool, is_last: bool) -> tuple[str, str, str]
     if piece.kind != "same" or len(text) <= before + after + _NOT_WORTH_FOLDING:
         return text, "", ""
     head, rest = _at_blank(text, before)
-    middle, tail = _at_blank(rest, len(rest) - after)
+    middle, tail = _at_blank(rest, len(rest) - after) if after else (rest, "")
     return head, middle, tail
 
 

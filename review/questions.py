@@ -176,9 +176,9 @@ def undo(visit: Visit) -> Response:
         else:
             where = _place(reviews.undo(decision_id, by=me, scopes=scopes))
             visit.say("Undone. It is open again.")
-    except (AlreadyDecided, BadChoice) as error:
-        visit.audit("undo", decision_id or batch_id, allowed=False, detail="not to be undone")
-        visit.say(f"Not undone: {error}", is_warning=True)
+    except (NoSuchQuestion, AlreadyDecided, BadChoice):
+        visit.audit("undo", decision_id or batch_id, allowed=False, detail="does not stand")
+        visit.say("Not undone: there is no such decision, or it does not stand any more.", is_warning=True)
         return visit.go("/history")
     visit.site.applier.ask()
     if visit.form.get("back") == "history":

@@ -1,5 +1,6 @@
 """The page, served until Ctrl-C."""
 
+import contextlib
 import logging
 import socket
 import threading
@@ -51,8 +52,10 @@ def serve(settings: Settings, *, opens_browser: bool, progress: Progress) -> Non
     )
     if opens_browser:
         threading.Timer(0.8, webbrowser.open, [shown]).start()
-    with listening:
+    # Ctrl-C is how it ends: uvicorn lets requests finish, then raises it anew.
+    with listening, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])
+    progress.tell("ended")
 
 
 def check_address(host: str, url: str | None) -> None:
