@@ -41,6 +41,7 @@ APPLIED = "applied"
 UNDONE_BEFORE = "undone before it was applied"
 # How the outcome of a decision begins that could not be applied.
 _NOTHING = "not applied: "
+_REVIEWER = "reviewer "
 # A link says that two are related and stay two; what would make them one is not how.
 _LINKABLE = (SUBSET, SUPERSEDING, CONTRADICTORY, COMPLEMENTARY)
 _PAIR_ACTION = {LINK: LINKED, FLAG_CONTRADICTION: FLAGGED}
@@ -257,7 +258,7 @@ class _Applying:
 
     @property
     def _by(self) -> str:
-        return f"reviewer {self.entry.reviewer}"
+        return f"{_REVIEWER}{self.entry.reviewer}"
 
     @property
     def _words(self) -> str:
@@ -363,7 +364,7 @@ class _Applying:
         chosen = entry.question.get("chosen") or next(iter(told), None)
         touched = set(desk.members_of(chunk_id))
         for other in dict.fromkeys([*told, *([chosen] if chosen else [])]):
-            if other == chunk_id:
+            if other == chunk_id or self._is_one_by_decision(chunk_id, other):
                 continue
             touched |= self._apart(chunk_id, other)
             pair = pair_id(chunk_id, other)
@@ -382,6 +383,13 @@ class _Applying:
         elif action == STORED_AS_NEW and entry.decision == LINK:
             self._set("chunks", chunk_id, action=LINKED)
         return touched
+
+    def _is_one_by_decision(self, chunk_id: str, other: str) -> bool:
+        """Whether a person has put the two into one group: to part them again is to undo that."""
+        if self.desk.group_of(chunk_id) != self.desk.group_of(other):
+            return False
+        rows = [self.desk.get("variants", each) for each in (chunk_id, other)]
+        return any(row is not None and row["decided_by"].startswith(_REVIEWER) for row in rows)
 
     def _apart(self, chunk_id: str, other: str) -> set[str]:
         """Where a night has put the two into one group since, the one that does not stand for it leaves."""
@@ -440,7 +448,8 @@ class _Applying:
 
     def _resolve(self) -> None:
         desk, entry = self.desk, self.entry
-        self._set("contradictions", entry.review_id, status=RESOLVED)
+        row = desk.table("contradictions")[entry.review_id]
+        self._put("contradictions", entry.review_id, {**row, "status": RESOLVED})
         left, right = entry.question["left_id"], entry.question["right_id"]
         if pair_id(left, right) not in desk.table("separations"):
             self._separation(pair_id(left, right), left, right)

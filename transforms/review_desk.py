@@ -10,7 +10,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from schemas.terms import CLOSED, LINKED, QUEUED, STORED_AS_NEW
+from schemas.terms import CLOSED, LINKED, STORED_AS_NEW
 
 Row = dict[str, Any]
 TABLES = (
@@ -242,7 +242,8 @@ class Desk:
 
     def questions_naming(self, chunk_ids: Iterable[str]) -> list[str]:
         """The questions about these chunks, and those that have one of them for a candidate."""
-        return sorted({each for chunk_id in chunk_ids for each in self._naming.get(chunk_id, ())})
+        naming = {each for chunk_id in chunk_ids for each in self._naming.get(chunk_id, ())}
+        return sorted(naming & set(self._rows["pending_reviews"]))
 
     def is_left(self, chunk_id: str, candidate: str) -> bool:
         """Whether a candidate is still one to compare with the chunk in question."""
@@ -271,7 +272,7 @@ class Desk:
 
     def settle_questions(self, chunk_ids: Iterable[str], *, at: datetime, run_id: str) -> None:
         """Closes what nobody needs to answer any more of the questions that name these chunks, and opens again what was
-        closed so and is a question after all. A chunk with an open question is queued."""
+        closed so and is a question after all."""
         for each in self.questions_naming(chunk_ids):
             question = self._rows["pending_reviews"][each]
             is_open, was_closed = question["reviewed_at"] is None, question["decision"] == CLOSED
@@ -282,18 +283,10 @@ class Desk:
                 self.change("pending_reviews", each, reviewed_at=at, reviewed_by=run_id, decision=CLOSED, notes=why)
             elif was_closed and why is None:
                 self.reopen(each)
-            self._follow(self._rows["pending_reviews"][each])
 
     def reopen(self, review: str) -> None:
         """The question as it was before anybody answered."""
         self.change("pending_reviews", review, reviewed_at=None, reviewed_by=None, decision=None, notes=None)
-
-    def _follow(self, question: Row) -> None:
-        chunk_id, action = question["chunk_id"], self.chunk(question["chunk_id"])["action"]
-        if question["reviewed_at"] is None and action in (LINKED, STORED_AS_NEW):
-            self.change("chunks", chunk_id, action=QUEUED)
-        elif question["reviewed_at"] is not None and action == QUEUED:
-            self.change("chunks", chunk_id, action=self.rest_of(chunk_id))
 
     def rest_of(self, chunk_id: str) -> str:
         """What became of a chunk that was queued, without the question."""
