@@ -64,6 +64,7 @@ def review_app(settings: Settings, *, address: Address, access: Access | None = 
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        reviews.audit("", "serve", ", ".join(sorted(address.origins)), allowed=True)
         applier.start()
         try:
             yield
@@ -97,6 +98,22 @@ def review_app(settings: Settings, *, address: Address, access: Access | None = 
     )
     # Outside of all, so that the page of an error carries the same headers.
     return Doors(app, address=address)
+
+
+def give_token(
+    settings: Settings, name: str, *, role: str, scopes: list[str] | None, expires_days: float | None
+) -> str:
+    """A new token, with its line in the audit record."""
+    token = open_access(settings).create_token(name, role=role, scopes=scopes, expires_days=expires_days)
+    opens = "every scope" if scopes is None else ", ".join(sorted(scopes))
+    Reviews(settings).audit("", "give_token", name, allowed=True, detail=f"{role} of {opens}")
+    return token
+
+
+def revoke_token(settings: Settings, name: str) -> None:
+    """Takes a token back, with its line in the audit record."""
+    open_access(settings).revoke(name)
+    Reviews(settings).audit("", "revoke_token", name, allowed=True)
 
 
 def open_access(settings: Settings) -> Access:

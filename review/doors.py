@@ -95,9 +95,10 @@ class Doors:
             return 421, "This page is not reached under that name; open the address that `nightfold review` prints."
         if len(scope["query_string"]) > _MOST_QUERY_BYTES:
             return 414, "This address is too long."
-        if scope["method"] in _SAFE:
-            return None
-        if scope["method"] != "POST":
+        return None if scope["method"] in _SAFE else self._refusal_of_form(scope["method"], headers)
+
+    def _refusal_of_form(self, method: str, headers: Headers) -> tuple[int, str] | None:
+        if method != "POST":
             return 405, "There is nothing here for that method."
         if not self._is_from_here(headers):
             return 403, "This form was sent from another site, or by no browser; open the page and send it from there."

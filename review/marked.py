@@ -13,6 +13,7 @@ from transforms.word_diff import Kind, Line, Piece, word_diff
 MOST_CHARACTERS = 40_000
 _OPEN_CHARACTERS = 1_500
 _NOT_WORTH_FOLDING = 400
+_AROUND = 200
 _FIELD_NAMES = dict(zip(SPEC_FIELDS, ("Category", "Sub-category", "Specification", "Value", "Additional"), strict=True))
 _BLANKS = re.compile(r"\A(\s*)(.*?)(\s*)\Z", re.DOTALL)
 
@@ -28,21 +29,28 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of the texts: what is open at first, and what is folded."""
+class Part:
+    """A stretch of a text: open, or folded because it is long."""
 
-    open: list[Mark]
-    folded: list[Mark]
+    marks: list[Mark]
+    is_folded: bool = False
+
+    @property
+    def characters(self) -> int:
+        return sum(len(mark.before) + len(mark.words) + len(mark.after) for mark in self.marks)
+
+    @property
+    def changes(self) -> int:
+        return sum(mark.kind != "same" for mark in self.marks)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the texts."""
+
+    parts: list[Part]
     characters: int
     shown_characters: int
-
-    @property
-    def folded_changes(self) -> int:
-        return sum(mark.kind != "same" for mark in self.folded)
-
-    @property
-    def folded_characters(self) -> int:
-        return sum(len(mark.before) + len(mark.words) + len(mark.after) for mark in self.folded)
 
 
 @dataclass(frozen=True)
@@ -99,10 +107,51 @@ def alone(chunk: Shown) -> Side:
 def _side(lines: Iterable[Line], characters: int) -> Side:
     pieces = _together(piece for line in lines for piece in line)
     shown = sum(len(piece.text) for piece in pieces)
-    at_once, folded = pieces, []
-    if shown > _OPEN_CHARACTERS + _NOT_WORTH_FOLDING:
-        at_once, folded = _split(pieces)
-    return Side(_marks(at_once), _marks(folded), characters, shown)
+    is_long = shown > _OPEN_CHARACTERS + _NOT_WORTH_FOLDING
+    parts = list(_folded(pieces)) if is_long else [Part([_mark(piece) for piece in pieces])] if pieces else []
+    return Side(parts, characters, shown)
+
+
+def _folded(pieces: list[Piece]) -> Iterator[Part]:
+    """What differs stays open, with some words around it; long stretches that are the same are folded, and so is all
+    that comes after the first page of it."""
+    open_: list[Mark] = []
+    left = _OPEN_CHARACTERS
+    for n, piece in enumerate(pieces):
+        head, middle, tail = _cut(piece, is_first=n == 0, is_last=n == len(pieces) - 1)
+        if len(head) > left:
+            head, rest = _at_blank(head, left)
+            yield Part([*open_, _mark(Piece(piece.kind, head))])
+            rest += middle + tail
+            yield Part(
+                [_mark(each) for each in (Piece(piece.kind, rest), *pieces[n + 1 :]) if each.text], is_folded=True
+            )
+            return
+        open_.append(_mark(Piece(piece.kind, head)))
+        if middle:
+            yield Part(open_)
+            yield Part([_mark(Piece(piece.kind, middle))], is_folded=True)
+            open_ = [_mark(Piece(piece.kind, tail))] if tail else []
+        left -= len(head) + len(tail)
+    if open_:
+        yield Part(open_)
+
+
+def _cut(piece: Piece, *, is_first: bool, is_last: bool) -> tuple[str, str, str]:
+    """What is open at the beginning of a piece, what is folded of it, and what is open at its end."""
+    text = piece.text
+    before, after = (_OPEN_CHARACTERS // 2 if is_first and is_last else _AROUND), 0 if is_last else _AROUND
+    if piece.kind != "same" or len(text) <= before + after + _NOT_WORTH_FOLDING:
+        return text, "", ""
+    head, rest = _at_blank(text, before)
+    middle, tail = _at_blank(rest, len(rest) - after) if after else (rest, "")
+    return head, middle, tail
+
+
+def _at_blank(text: str, most: int) -> tuple[str, str]:
+    """Two parts, cut at a blank, so that no word is cut; a text without blanks is cut where it is."""
+    at = max(text.rfind(" ", 0, most), text.rfind("\n", 0, most)) + 1 or most
+    return text[:at], text[at:]
 
 
 def _together(pieces: Iterable[Piece]) -> list[Piece]:
@@ -114,18 +163,6 @@ def _together(pieces: Iterable[Piece]) -> list[Piece]:
         else:
             joined.append(piece)
     return joined
-
-
-def _split(pieces: list[Piece]) -> tuple[list[Piece], list[Piece]]:
-    left = _OPEN_CHARACTERS
-    for n, piece in enumerate(pieces):
-        if len(piece.text) >= left:
-            # At a blank, so that no word is cut; a text without blanks is cut where it is.
-            at = max(piece.text.rfind(" ", 0, left), piece.text.rfind("\n", 0, left)) + 1 or left
-            head, rest = Piece(piece.kind, piece.text[:at]), Piece(piece.kind, piece.text[at:])
-            return [*pieces[:n], head], [*([rest] if rest.text else []), *pieces[n + 1 :]]
-        left -= len(piece.text)
-    return pieces, []
 
 
 def _marks(pieces: Iterable[Piece]) -> list[Mark]:
@@ -160,6 +197,8 @@ def _fields(new: Shown, there: Shown) -> list[SpecField]:
     for field, name in _FIELD_NAMES.items():
         said, said_there = (str(chunk.metadata.get(field) or "")[:MOST_CHARACTERS] for chunk in (new, there))
         found = word_diff(said_there, said)
-        marks = [_marks(_together(piece for line in side for piece in line)) for side in (found.second, found.first)]
-        fields.append(SpecField(name, *marks, differs=found.changes > 0))
+        ours, theirs = (
+            _marks(_together(piece for line in side for piece in line)) for side in (found.second, found.first)
+        )
+        fields.append(SpecField(name, ours, theirs, differs=found.changes > 0))
     return fields

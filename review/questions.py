@@ -18,9 +18,9 @@ from flows.review_terms import (
     NoSuchQuestion,
     Question,
 )
-from review.filters import Asked, asked
+from review.filters import asked
 from review.marked import alone, compared
-from review.visit import Refused, Visit, located, not_found
+from review.visit import Refused, Visit, not_found
 from review.words import DECIDED, NEEDS_TARGET, OFFERED
 from schemas.terms import RESOLUTIONS, UNDO
 
@@ -28,7 +28,8 @@ _MOST_SHOWN_OCCURRENCES = 8
 _MOST_OCCURRENCES = 100
 _LONGEST_NOTE = 2_000
 _LONGEST_CURSOR = 500
-_HISTORY = 100
+_HISTORY = 50
+_EXCERPT = 140
 # How far back `u` looks for the last decision that stands.
 _LOOKS_BACK = 200
 _OFFERED = {decision: label for _, decision, label, _ in OFFERED}
@@ -175,9 +176,9 @@ def undo(visit: Visit) -> Response:
         else:
             where = _place(reviews.undo(decision_id, by=me, scopes=scopes))
             visit.say("Undone. It is open again.")
-    except (AlreadyDecided, BadChoice) as error:
-        visit.audit("undo", decision_id or batch_id, allowed=False, detail="not to be undone")
-        visit.say(f"Not undone: {error}", is_warning=True)
+    except (NoSuchQuestion, AlreadyDecided, BadChoice):
+        visit.audit("undo", decision_id or batch_id, allowed=False, detail="does not stand")
+        visit.say("Not undone: there is no such decision, or it does not stand any more.", is_warning=True)
         return visit.go("/history")
     visit.site.applier.ask()
     if visit.form.get("back") == "history":
@@ -269,6 +270,7 @@ class Entry:
     decision: Decision
     words: str
     path: str
+    text: str
     is_undo: bool
     is_undone: bool
     may_undo: bool
@@ -279,24 +281,33 @@ def history(visit: Visit) -> Response:
     whose: Literal["mine", "all"] = "all" if visit.query.get("whose") == "all" else "mine"
     by = visit.session.name if whose == "mine" else None
     latest = visit.site.reviews.history(scopes=visit.scopes, by=by, limit=_HISTORY)
-    return visit.page("history.html", whose=whose, entries=list(_entries(visit, latest)))
+    return visit.page("history.html", whose=whose, entries=[_entry(visit, each) for each in latest])
 
 
-def _entries(visit: Visit, latest: list[Decision]) -> list[Entry]:
-    entries = []
-    for each in latest:
-        is_undo, is_undone = each.decision == UNDO, each.undone_by is not None
-        entries.append(
-            Entry(
-                each,
-                DECIDED.get(each.decision, each.decision),
-                _place(each),
-                is_undo,
-                is_undone,
-                visit.session.may_decide and not is_undo and not is_undone,
-            )
-        )
-    return entries
+def _entry(visit: Visit, each: Decision) -> Entry:
+    is_undo, is_undone = each.decision == UNDO, each.undone_by is not None
+    return Entry(
+        decision=each,
+        words=DECIDED.get(each.decision, each.decision),
+        path=_place(each),
+        text=_text(visit, each),
+        is_undo=is_undo,
+        is_undone=is_undone,
+        may_undo=visit.session.may_decide and not is_undo and not is_undone,
+    )
+
+
+def _text(visit: Visit, each: Decision) -> str:
+    """What a decision is about: the first words of it."""
+    reviews, scopes = visit.site.reviews, visit.scopes
+    try:
+        if each.decision in RESOLUTIONS:
+            chunk = reviews.contradiction(each.review_id, scopes=scopes).left
+        else:
+            chunk = reviews.question(each.review_id, scopes=scopes).chunk
+    except NoSuchQuestion:
+        return ""
+    return (chunk.text or chunk.source_row_id)[:_EXCERPT]
 
 
 def occurrences(visit: Visit) -> Response:

@@ -1,5 +1,6 @@
 """The page, served until Ctrl-C."""
 
+import contextlib
 import logging
 import socket
 import threading
@@ -42,17 +43,19 @@ def serve(settings: Settings, *, opens_browser: bool, progress: Progress) -> Non
         log_level="warning",
         log_config=None,
         server_header=False,
-        date_header=True,
         # Behind a proxy, who is asking is told by the proxy, and only by one on this machine.
         proxy_headers=review.url is not None,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         limit_concurrency=200,
+        ws="none",
         h11_max_incomplete_event_size=32 * 1024,
     )
     if opens_browser:
         threading.Timer(0.8, webbrowser.open, [shown]).start()
-    with listening:
+    # Ctrl-C is how it ends: uvicorn lets requests finish, then raises it anew.
+    with listening, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])
+    progress.tell("ended")
 
 
 def check_address(host: str, url: str | None) -> None:

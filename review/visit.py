@@ -144,7 +144,7 @@ def _answer(site: Site, request: Request, form: dict[str, str], handler: Handler
         if needs != "nothing" and visit.who is None and request.method != "POST":
             wanted = located(request.url.path, visit.query)
             return visit.go("/sign-in", query=None if wanted == "/" else {"next": wanted})
-        _check_form(visit, needs)
+        _check(visit, needs)
         return handler(visit)
     except Refused as refused:
         return error_page(visit, refused)
@@ -155,17 +155,16 @@ def _answer(site: Site, request: Request, form: dict[str, str], handler: Handler
         return error_page(visit, Refused(503, "This cannot be shown now", str(error)))
 
 
-def _check_form(visit: Visit, needs: Needs) -> None:
-    if visit.request.method != "POST":
+def _check(visit: Visit, needs: Needs) -> None:
+    """Whether a form is one of this session, and whether who sends it may."""
+    path, sends = visit.request.url.path, visit.request.method == "POST"
+    if visit.who is None and needs == "nothing":
         return
-    path = visit.request.url.path
-    if needs == "nothing" and visit.who is None:
-        return
-    if not visit.session.made(visit.form.get("form_token", "")):
+    if sends and not visit.session.made(visit.form.get("form_token", "")):
         visit.audit("form", path, allowed=False, detail="forged or old form")
         raise Refused(403, "This form is not one of yours", "Its page may be from an earlier sign-in: open it anew.")
     if needs == "admin" and not visit.session.may_decide:
-        visit.audit("decide", path, allowed=False, detail="viewer")
+        visit.audit("decide" if sends else "open", path, allowed=False, detail="viewer")
         raise Refused(403, "You may look, not decide", "Deciding needs a token of the role admin.")
 
 

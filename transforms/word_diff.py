@@ -52,7 +52,9 @@ class _Token(NamedTuple):
 
 
 class _Run(NamedTuple):
-    kind: Kind
+    """Words in a row of both texts: the same, or what stands in the first where that stands in the second."""
+
+    is_same: bool
     first: list[_Token]
     second: list[_Token]
 
@@ -61,9 +63,9 @@ def word_diff(first: str, second: str) -> WordDiff:
     """Joined, the pieces of `first` are the first text and those of `second` the second, to the letter. How blanks
     and lines are laid out is no difference."""
     runs = list(_joined(_tidied(list(_compared(_tokens(first), _tokens(second))))))
-    in_first = [Piece(run.kind, _text(run.first)) for run in runs if run.first]
-    in_second = [Piece(run.kind, _text(run.second)) for run in runs if run.second]
-    woven = [Piece(run.kind, _text(run.second or run.first)) for run in runs]
+    in_first = [Piece("same" if run.is_same else "gone", _text(run.first)) for run in runs if run.first]
+    in_second = [Piece("same" if run.is_same else "new", _text(run.second)) for run in runs if run.second]
+    woven = [piece for run in runs for piece in _woven(run)]
     return WordDiff(*(tuple(_lines(pieces)) for pieces in (in_first, in_second, woven)))
 
 
@@ -81,14 +83,14 @@ def _compared(first: list[_Token], second: list[_Token]) -> Iterator[_Run]:
     head = _alike(first, second)
     tail = _alike(first[head:][::-1], second[head:][::-1])
     if head:
-        yield _Run("same", first[:head], second[:head])
+        yield _same(first[:head], second[:head])
     inner_first, inner_second = first[head : len(first) - tail], second[head : len(second) - tail]
     if len(inner_first) * len(inner_second) <= _MOST_CELLS:
         yield from _by_word(inner_first, inner_second)
     else:
         yield from _by_line(inner_first, inner_second)
     if tail:
-        yield _Run("same", first[len(first) - tail :], second[len(second) - tail :])
+        yield _same(first[len(first) - tail :], second[len(second) - tail :])
 
 
 def _alike(first: list[_Token], second: list[_Token]) -> int:
@@ -99,7 +101,8 @@ def _alike(first: list[_Token], second: list[_Token]) -> int:
 
 def _by_word(first: list[_Token], second: list[_Token]) -> Iterator[_Run]:
     for start, stop, second_start, second_stop in _spans([t.word for t in first], [t.word for t in second]):
-        yield from _run(first[start:stop], second[second_start:second_stop])
+        left, right = first[start:stop], second[second_start:second_stop]
+        yield _same(left, right) if [t.word for t in left] == [t.word for t in right] else _changed(left, right)
 
 
 def _by_line(first: list[_Token], second: list[_Token]) -> Iterator[_Run]:
@@ -107,17 +110,17 @@ def _by_line(first: list[_Token], second: list[_Token]) -> Iterator[_Run]:
     ours, theirs = _by_lines(first), _by_lines(second)
     keys = [[" ".join(token.word for token in line) for line in lines] for lines in (ours, theirs)]
     if len(ours) * len(theirs) > _MOST_CELLS:
-        yield from _changed(first, second)
+        yield _changed(first, second)
         return
     for start, stop, second_start, second_stop in _spans(keys[0], keys[1]):
         left = [token for line in ours[start:stop] for token in line]
         right = [token for line in theirs[second_start:second_stop] for token in line]
         if left and right and keys[0][start] == keys[1][second_start]:
-            yield _Run("same", left, right)
+            yield _same(left, right)
         elif len(left) * len(right) <= _MOST_CELLS:
             yield from _by_word(left, right)
         else:
-            yield from _changed(left, right)
+            yield _changed(left, right)
 
 
 def _by_lines(tokens: list[_Token]) -> list[list[_Token]]:
@@ -146,46 +149,41 @@ def _spans(first: list[str], second: list[str]) -> Iterator[tuple[int, int, int,
         yield at, len(ours), second_at, len(theirs)
 
 
-def _run(first: list[_Token], second: list[_Token]) -> Iterator[_Run]:
-    if [token.word for token in first] == [token.word for token in second]:
-        yield _Run("same", first, second)
-    else:
-        yield from _changed(first, second)
-
-
-def _changed(first: list[_Token], second: list[_Token]) -> Iterator[_Run]:
-    if first:
-        yield _Run("gone", first, [])
-    if second:
-        yield _Run("new", [], second)
-
-
 def _tidied(runs: list[_Run]) -> Iterator[_Run]:
     """A short word in common between two longer changes is part of them."""
     for n, run in enumerate(runs):
-        if run.kind == "same" and 0 < n < len(runs) - 1 and _is_by_chance(run, runs[n - 1], runs[n + 1]):
-            yield _Run("gone", run.first, [])
-            yield _Run("new", [], run.second)
-        else:
-            yield run
+        by_chance = run.is_same and 0 < n < len(runs) - 1 and _is_by_chance(run, runs[n - 1], runs[n + 1])
+        yield _changed(run.first, run.second) if by_chance else run
 
 
 def _is_by_chance(run: _Run, before: _Run, after: _Run) -> bool:
     letters = sum(len(token.word) for token in run.first)
     around = [len(side.first) + len(side.second) for side in (before, after)]
-    return letters <= _BY_CHANCE_LETTERS and min(around) > len(run.first) + 1
+    return letters <= _BY_CHANCE_LETTERS and min(around) >= 2 * len(run.first) and sum(around) >= 6 * len(run.first)
 
 
 def _joined(runs: Iterator[_Run]) -> Iterator[_Run]:
-    """Between two common runs, at most one that is gone and then one that is new."""
-    for is_same, some in groupby(runs, key=lambda run: run.kind == "same"):
+    """Common runs and changes in turn."""
+    for is_same, some in groupby(runs, key=lambda run: run.is_same):
         together = list(some)
         first = [token for run in together for token in run.first]
         second = [token for run in together for token in run.second]
-        if is_same:
-            yield _Run("same", first, second)
-        else:
-            yield from _changed(first, second)
+        yield _Run(is_same, first, second)
+
+
+def _woven(run: _Run) -> list[Piece]:
+    if run.is_same:
+        return [Piece("same", _text(run.second))]
+    sides: list[tuple[Kind, list[_Token]]] = [("gone", run.first), ("new", run.second)]
+    return [Piece(kind, _text(tokens)) for kind, tokens in sides if tokens]
+
+
+def _same(first: list[_Token], second: list[_Token]) -> _Run:
+    return _Run(is_same=True, first=first, second=second)
+
+
+def _changed(first: list[_Token], second: list[_Token]) -> _Run:
+    return _Run(is_same=False, first=first, second=second)
 
 
 def _text(tokens: list[_Token]) -> str:

@@ -97,11 +97,10 @@ def token_create(
 
     Example: nightfold review token create ana --role admin --scope acme-fleet
     """
-    from review.app import open_access
+    from review.app import give_token
 
-    access = open_access(settings_of(settings, warehouse))
-    token = access.create_token(name, role=role, scopes=scope or None, expires_days=expires_days)
-    typer.echo(token)
+    checked = settings_of(settings, warehouse)
+    typer.echo(give_token(checked, name, role=role, scopes=scope or None, expires_days=expires_days))
     opens = f"the scopes {', '.join(sorted(scope))}" if scope else "every scope"
     typer.echo(f"{role} of {opens}; it is not shown again", err=True)
 
@@ -141,9 +140,9 @@ def token_revoke(
 
     Example: nightfold review token revoke ana
     """
-    from review.app import open_access
+    from review.app import revoke_token
 
-    open_access(settings_of(settings, warehouse)).revoke(name)
+    revoke_token(settings_of(settings, warehouse), name)
     typer.echo(f"{name}: revoked")
 
 
