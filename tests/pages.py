@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 
 import html5lib
@@ -11,6 +12,7 @@ import tinycss2
 NU = shutil.which("java")
 
 
+@lru_cache(maxsize=8)
 def elements(page: str) -> list[tuple[str, dict[str, str]]]:
     """Every element with its attributes; html5lib raises on the first fault of syntax or nesting."""
     tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)

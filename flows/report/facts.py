@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from flows.report.since import IS_OPEN_CONTRADICTION, IS_OPEN_REVIEW, Since, since_the_last
-from flows.report.version import Version
+from flows.report.version import Version, beginning_of
 from flows.settings import ReportSettings
 from flows.warehouse import Run, Warehouse
 from schemas.tables import CANONICALS, CHUNKS, CONTRADICTIONS, OCCURRENCES, PAIRS, PENDING_REVIEWS, REJECTS, VARIANTS
@@ -198,7 +198,9 @@ class Facts:
     @cached_property
     def superseded(self) -> list[Row]:
         """The newly superseded chunks, as many as are shown."""
-        return self.since.superseded.head(self.settings.samples).to_dicts()
+        rows = self.since.superseded.head(self.settings.samples).select("chunk_id", "superseded_by").to_dicts()
+        ids = self.version.chunk_ids(digest for row in rows for digest in row.values())
+        return [{name: ids.get(digest) for name, digest in row.items()} for row in rows]
 
     @property
     def superseded_in_all(self) -> int:
@@ -238,14 +240,21 @@ class Facts:
             "restood": groups.restood,
         }
         shown = {name: frame.head(most).to_dicts() for name, frame in frames.items()}
-        ids = {row["into" if name == "joined" else "canonical_id"] for name, rows in shown.items() for row in rows}
-        listed = ",".join(f"'{each}'" for each in sorted(ids)) or "''"
-        stands = self.version.rows(CANONICALS.name, ["canonical_id", "chunk_id"], f"canonical_id in ({listed})")
-        stands_for = dict(stands.iter_rows())
-        for name, rows in shown.items():
-            for row in rows:
-                row.setdefault("stands", stands_for.get(row["into" if name == "joined" else "canonical_id"]))
+        stands_for = self._stands_for(row.get("into") or row["canonical_id"] for rows in shown.values() for row in rows)
+        for row in (row for rows in shown.values() for row in rows):
+            row.setdefault("stands", stands_for.get(row.get("into") or row["canonical_id"]))
+        told = [row for rows in shown.values() for row in rows]
+        ids = self.version.chunk_ids(digest for row in told for digest in (row["stands"], row.get("stood")))
+        for row in told:
+            row |= {name: ids.get(row[name]) for name in ("stands", "stood") if name in row}
+            row |= {name: beginning_of(row[name]) for name in ("canonical_id", "was_in") if row.get(name) is not None}
         return shown
+
+    def _stands_for(self, groups: Iterable[int]) -> dict[int, int]:
+        """Which chunk stands for each of these groups."""
+        wanted = pl.Series(sorted(set(groups)), dtype=pl.UInt64)
+        mine = self.since.canonicals.filter(pl.col("canonical_id").is_in(wanted.implode()))
+        return dict(mine.select("canonical_id", "chunk_id").iter_rows())
 
     # ---- the run itself
 

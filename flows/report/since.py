@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from flows.report.version import Version
+from flows.report.version import Version, nothing_of
 from flows.warehouse import Run, Warehouse
 from schemas.contract import Contract
 from schemas.tables import CANONICALS, CHUNKS, CONTRADICTIONS, PENDING_REVIEWS
@@ -20,7 +20,6 @@ from transforms.changes import (
 CHUNK_COLUMNS = ["chunk_id", "canonical_id", "scope", "source", "action", "superseded_by"]
 IS_OPEN_REVIEW = "reviewed_at is null"
 IS_OPEN_CONTRADICTION = "status = 'open'"
-_NAMES = ("scope", "source", "action")
 # What became of things since the last run, in the words of every report of it.
 CHANGES = {
     "new_groups": "new groups",
@@ -40,8 +39,8 @@ CHANGES = {
 
 @dataclass(frozen=True)
 class Since:
-    """What changed since `before`; with None for it, against nothing. `is_pruned`: there was a run before, and its
-    versions are no longer there to compare with."""
+    """What changed since `before`, ids as digests; with None for it, against nothing. `is_pruned`: there was a run
+    before, and its versions are no longer there to compare with."""
 
     before: Run | None
     is_pruned: bool
@@ -49,6 +48,7 @@ class Since:
     chunks_before: int
     chunks: pl.DataFrame = field(repr=False)
     tonight: pl.DataFrame = field(repr=False)
+    canonicals: pl.DataFrame = field(repr=False)
     groups: GroupChanges
     superseded: pl.DataFrame
     questions: OpenChanges
@@ -94,6 +94,7 @@ def since_the_last(warehouse: Warehouse, run: Run, *, scope: str | None = None) 
     was = None if before is None or is_pruned else Version(warehouse, before, scope)
     chunks, chunks_before = _chunks(now), _chunks(was)
     groups_of = ["canonical_id", "scope", "chunk_id"]
+    canonicals = _rows(now, CANONICALS, groups_of)
     return Since(
         before=before,
         is_pruned=is_pruned,
@@ -101,9 +102,8 @@ def since_the_last(warehouse: Warehouse, run: Run, *, scope: str | None = None) 
         chunks_before=chunks_before.height,
         chunks=chunks,
         tonight=chunks_of_the_run(chunks_before, chunks),
-        groups=group_changes(
-            chunks_before, chunks, _rows(was, CANONICALS, groups_of), _rows(now, CANONICALS, groups_of)
-        ),
+        canonicals=canonicals,
+        groups=group_changes(chunks_before, chunks, _rows(was, CANONICALS, groups_of), canonicals),
         superseded=newly_superseded(chunks_before, chunks),
         questions=_open(was, now, PENDING_REVIEWS, "review_id", IS_OPEN_REVIEW),
         contradictions=_open(was, now, CONTRADICTIONS, "pair_id", IS_OPEN_CONTRADICTION),
@@ -123,14 +123,12 @@ def _earlier(warehouse: Warehouse, run: Run) -> list[Run]:
 
 def _rows(version: Version | None, contract: Contract, columns: list[str], where: str | None = None) -> pl.DataFrame:
     if version is None:
-        return contract.empty().select(columns)
+        return nothing_of(contract, columns)
     return version.rows(contract.name, columns, where)
 
 
 def _chunks(version: Version | None) -> pl.DataFrame:
-    """The chunks without their texts; names as categories, as there are few of them."""
-    rows = _rows(version, CHUNKS, CHUNK_COLUMNS)
-    return rows.with_columns(pl.col(_NAMES).cast(pl.Categorical))
+    return _rows(version, CHUNKS, CHUNK_COLUMNS)
 
 
 def _open(was: Version | None, now: Version, contract: Contract, key: str, where: str) -> OpenChanges:

@@ -18,6 +18,9 @@ _MEMORY = "512MB"
 _BATCH_ROWS = 65_536
 _TEXT_BATCH_ROWS = 1_024
 _IDS_AT_ONCE = 500
+_NAMES = ("scope", "source", "action")
+_IDS = ("chunk_id", "canonical_id", "superseded_by", "review_id", "pair_id")
+_DIGEST_DIGITS = 16
 _OF_A_CHUNK = ("chunk_id", "scope", "kind", "source", "source_row_id", "action")
 
 
@@ -30,13 +33,23 @@ class Version:
     scope: str | None = None
 
     def rows(self, table: str, columns: list[str], where: str | None = None) -> pl.DataFrame:
-        """Some columns of a table; one that the version has not gained yet is null."""
+        """Some columns of a table; one that the version has not gained yet is null. Ids are digests and names are
+        categories: of every row of a large table, the texts of both would be most of what is held."""
         contract = _CONTRACTS[table]
-        frames = [contract.empty().select(columns)]
+        frames = [nothing_of(contract, columns)]
         for rows in self._batches(contract, columns, where):
             gained = [pl.lit(None, contract.dtypes[name]).alias(name) for name in columns if name not in rows.columns]
-            frames.append(rows.with_columns(gained).select(columns))
+            frames.append(_compact(rows.with_columns(gained).select(columns)))
         return pl.concat(frames)
+
+    def chunk_ids(self, digests: Iterable[int | None]) -> dict[int, str]:
+        """The ids of the chunks with these digests, by digest."""
+        wanted = pl.Series([each for each in set(digests) if each is not None], dtype=pl.UInt64)
+        found: dict[int, str] = {}
+        for rows in self._batches(CHUNKS, ["chunk_id"], None) if wanted.len() else ():
+            mine = rows.select(_digest("chunk_id").alias("digest"), "chunk_id")
+            found |= dict(mine.filter(pl.col("digest").is_in(wanted.implode())).iter_rows())
+        return found
 
     def sql(self, query: str, table: str, columns: list[str], *, where: str | None = None) -> list[dict[str, Any]]:
         """The result of a query over these columns of the table, which it calls by its name. Memory is bounded."""
@@ -102,3 +115,24 @@ class Version:
             mine = f"scope = '{quoted}'"
         both = [f"({each})" for each in (mine, where) if each is not None]
         return " and ".join(both) or None
+
+
+def nothing_of(contract: Contract, columns: list[str]) -> pl.DataFrame:
+    """No row, in the columns and types of `Version.rows`."""
+    return _compact(contract.empty().select(columns))
+
+
+def _compact(rows: pl.DataFrame) -> pl.DataFrame:
+    ids = [_digest(name) for name in rows.columns if name in _IDS]
+    return rows.with_columns(ids).with_columns(pl.col(name).cast(pl.Categorical) for name in _NAMES if name in rows)
+
+
+def _digest(column: str) -> pl.Expr:
+    """The first 64 bits of an id, which is a digest itself: in the same order, and shown as its beginning."""
+    beginning = pl.col(column).str.slice(0, _DIGEST_DIGITS)
+    return beginning.str.decode("hex").bin.reinterpret(dtype=pl.UInt64, endianness="big")
+
+
+def beginning_of(digest: int) -> str:
+    """How the id of this digest begins."""
+    return f"{digest:0{_DIGEST_DIGITS}x}"

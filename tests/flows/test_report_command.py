@@ -1,5 +1,6 @@
 """`nightfold report` as an operator types it."""
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +15,20 @@ from tests.pages import elements
 Call = Callable[..., tuple[str, str, int]]
 
 
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs `nightfold report` in a folder with a warehouse of two nights."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def two_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nights")
     for rows in ("1,acme,one\n", "1,acme,one\n2,boreal,two\n"):
-        (tmp_path / "faq.csv").write_text("id,workspace_id,text\n" + rows)
-        run_night(tmp_path / "out", {"path": "faq.csv"})
+        (folder / "faq.csv").write_text("id,workspace_id,text\n" + rows)
+        run_night(folder / "out", {"path": str(folder / "faq.csv")})
+    return folder
+
+
+@pytest.fixture
+def call(two_nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs `nightfold report` in a folder with a warehouse of two nights."""
+    shutil.copytree(two_nights, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[str, str, int]:
         monkeypatch.setattr(sys, "argv", ["nightfold", "report", *arguments])
