@@ -52,16 +52,18 @@ def _measure(texts: pl.Series, settings: Settings, checks: int) -> None:
         for rows in asked.values():
             checker.check(rows[0])
         print(f"opened, and the first of each kind checked: {time.perf_counter() - started:.1f} s\n")
-        print(f"{'one row':<22}{'median ms':>10}{'p95 ms':>8}{'worst ms':>10}   actions")
+        print(f"{'one row':<22}{'median ms':>10}{'p95 ms':>8}{'worst ms':>10}{'cpu ms':>8}   actions")
         for kind, rows in asked.items():
-            times, actions = [], []
+            times, actions, cpu = [], [], time.process_time()
             for row in rows:
                 started = time.perf_counter()
                 found = checker.check(row)
                 times.append(1000 * (time.perf_counter() - started))
                 actions.append(found["action"].item())
+            cpu = 1000 * (time.process_time() - cpu) / len(rows)
             said = ", ".join(f"{name} {actions.count(name)}" for name in sorted(set(actions)))
-            print(f"{kind:<22}{np.median(times):>10.0f}{np.quantile(times, 0.95):>8.0f}{max(times):>10.0f}   {said}")
+            figures = f"{np.median(times):>10.0f}{np.quantile(times, 0.95):>8.0f}{max(times):>10.0f}{cpu:>8.0f}"
+            print(f"{kind:<22}{figures}   {said}")
         print(f"\nmemory at most {peak_mib():,.0f} MiB")
 
 

@@ -58,13 +58,13 @@ def _measure(pairs: pl.DataFrame, chunks: pl.DataFrame, settings: Settings, *, r
     rates = []
     for number in range(1, rounds + 1):
         reset_peak()
-        before, started = peak_mib(), time.perf_counter()
+        before, started, cpu = peak_mib(), time.perf_counter(), time.process_time()
         judge(pairs, chunks)
         seconds = time.perf_counter() - started
+        cpu = time.process_time() - cpu
         rates.append(pairs.height / seconds)
-        print(
-            f"round {number}: {seconds:.2f} s, {rates[-1]:,.0f} pairs/s, {peak_mib() - before:,.0f} MiB above the start"
-        )
+        memory = f"{peak_mib() - before:,.0f} MiB above the start"
+        print(f"round {number}: {seconds:.2f} s ({cpu:.2f} s of processors), {rates[-1]:,.0f} pairs/s, {memory}")
     print(f"median {np.median(rates):,.0f} pairs/s")
 
 
