@@ -20,16 +20,16 @@ from schemas.tables import PAIRS
 from schemas.terms import MERGED, UNKNOWN
 from transforms.candidates import chunks_in, folded, pairs_of, with_pair_id
 from transforms.neighbours import (
-    Coarse,
     Nearest,
     Pairs,
     Partitions,
+    Sieve,
     Truth,
-    coarse,
     join_by_partitions,
     join_exactly,
     search_exactly,
 )
+from transforms.sieve import axes_of, coarse
 
 _FEWEST_PROBES = 4
 # Scopes of fewer rows are joined side by side, a thread each; larger ones one after the other, by all threads.
@@ -133,7 +133,7 @@ def join_scopes(
     is_new = loaded.chunk_ids.is_in(new["chunk_id"].implode()).to_numpy()
     measured, found, progress = Measured(), [_NO_PAIRS], _Progress(tell_rows)
     with one_thread_each():
-        sieve = _sieve(loaded, threads)
+        sieve = _sieve(loaded, threshold=settings.threshold, threads=threads)
         scopes = [_Scope(name, at, loaded, is_new, sieve) for name, at in _places_by_scope(loaded)]
         few = [scope for scope in scopes if scope.is_exact(settings) and scope.rows < _ROWS_A_THREAD]
         many = [scope for scope in scopes if scope.is_exact(settings) and scope.rows >= _ROWS_A_THREAD]
@@ -165,9 +165,11 @@ class _Progress:
         self.tell_rows(int(self.rows))
 
 
-def _sieve(loaded: Loaded, threads: int) -> Coarse | None:
+def _sieve(loaded: Loaded, *, threshold: float, threads: int) -> Sieve | None:
     by_codes = products() if len(loaded.grid) >= _SIEVED_FROM_ROWS else None
-    return None if by_codes is None else coarse(loaded.grid, by_codes, threads=threads)
+    if by_codes is None:
+        return None
+    return Sieve(coarse(loaded.grid, axes_of(loaded.grid, threshold=threshold), threads=threads), by_codes)
 
 
 def _places_by_scope(loaded: Loaded) -> list[tuple[str, NDArray[np.int64]]]:
@@ -180,7 +182,7 @@ class _Scope:
     """The rows of one scope among those that were loaded, in the order of their ids."""
 
     def __init__(
-        self, name: str, at: NDArray[np.int64], loaded: Loaded, is_new: NDArray[np.bool_], sieve: Coarse | None
+        self, name: str, at: NDArray[np.int64], loaded: Loaded, is_new: NDArray[np.bool_], sieve: Sieve | None
     ) -> None:
         self.name, self.at, self.rows = name, at, len(at)
         is_all = len(at) == len(loaded.grid)  # not copied

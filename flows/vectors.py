@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from flows.warehouse import Run, Warehouse
 from schemas.contract import Contract
 from schemas.tables import vectors_of
-from transforms.neighbours import Grid, Partitions, assigned, snapped, trained
+from transforms.grid import Grid, snapped
+from transforms.neighbours import Partitions, assigned, trained
 
 _INDEX = "vector_idx"
 _COLUMN = "vector"
