@@ -12,9 +12,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from flows.narrow import narrowed, of_scopes
 from flows.products import one_thread_each, products
 from flows.settings import NeighbourSettings
-from flows.vectors import Loaded, Vectors
+from flows.vectors import Loaded, Vectors, loaded_of
 from flows.warehouse import Run, Warehouse
 from schemas.tables import PAIRS
 from schemas.terms import MERGED, UNKNOWN
@@ -36,6 +37,8 @@ _FEWEST_PROBES = 4
 _ROWS_A_THREAD = 8192
 # Fewer rows are multiplied on the grid at once.
 _SIEVED_FROM_ROWS = 2048
+# So many times as many rows as new ones are first narrowed to those that lie near a new one.
+_NARROWED_FROM = 10
 _NO_PAIRS = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), found=0)
 _COLUMNS = ["pair_id", "left_id", "right_id", "scope", "similarity"]
 
@@ -129,11 +132,10 @@ def join_scopes(
 
     Where few products are asked for, also because few chunks of a large scope are new, the join is exact.
     """
-    loaded = vectors.load(sorted(new["scope"].unique()))
-    is_new = loaded.chunk_ids.is_in(new["chunk_id"].implode()).to_numpy()
     measured, found, progress = Measured(), [_NO_PAIRS], _Progress(tell_rows)
     with one_thread_each():
-        sieve = _sieve(loaded, threshold=settings.threshold, threads=threads)
+        loaded, sieve = _load(vectors, new, settings=settings, threads=threads)
+        is_new = loaded.chunk_ids.is_in(new["chunk_id"].implode()).to_numpy()
         scopes = [_Scope(name, at, loaded, is_new, sieve) for name, at in _places_by_scope(loaded)]
         few = [scope for scope in scopes if scope.is_exact(settings) and scope.rows < _ROWS_A_THREAD]
         many = [scope for scope in scopes if scope.is_exact(settings) and scope.rows >= _ROWS_A_THREAD]
@@ -165,11 +167,27 @@ class _Progress:
         self.tell_rows(int(self.rows))
 
 
-def _sieve(loaded: Loaded, *, threshold: float, threads: int) -> Sieve | None:
-    by_codes = products() if len(loaded.grid) >= _SIEVED_FROM_ROWS else None
-    if by_codes is None:
-        return None
-    return Sieve(coarse(loaded.grid, axes_of(loaded.grid, threshold=threshold), threads=threads), by_codes)
+def _load(
+    vectors: Vectors, new: pl.DataFrame, *, settings: NeighbourSettings, threads: int
+) -> tuple[Loaded, Sieve | None]:
+    """The rows that the new chunks are joined with, and the sieve for them; of scopes that get few new ones only those
+    rows that lie near one of these."""
+    by_processor = products() if new.height and vectors.rows() >= _SIEVED_FROM_ROWS else None
+    if by_processor is None:
+        return vectors.load(sorted(new["scope"].unique())), None
+    kept = vectors.kept(threshold=settings.threshold, threads=threads)
+    if kept is None:
+        loaded = vectors.load(sorted(new["scope"].unique()))
+        axes = axes_of(loaded.grid, threshold=settings.threshold)
+        return loaded, Sieve(coarse(loaded.grid, axes, threads=threads), by_processor)
+    mine = of_scopes(kept, new)
+    rows = sum(int(np.count_nonzero(here)) for here in mine)
+    if new.height * _NARROWED_FROM <= rows and new.height * rows <= settings.exact_up_to_rows**2 / 2:
+        threshold = settings.threshold
+        mine = narrowed(kept, mine, new, products=by_processor, threshold=threshold, threads=threads)
+    loaded = loaded_of(kept, mine)
+    assert loaded.coarse is not None  # what is kept has codes
+    return loaded, Sieve(loaded.coarse, by_processor)
 
 
 def _places_by_scope(loaded: Loaded) -> list[tuple[str, NDArray[np.int64]]]:

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transforms.grid import Floats, Grid, Places, Tell, blocks, in_threads, scale, snapped
-from transforms.sieve import Coarse, Products
+from transforms.sieve import Coarse, Codes, Passing, Products, row_and_column
 
 # A key holds a dot product and, below it, the place of the other row: float64 has room for 24 + 28 bits.
 _PLACES = 2.0**28
@@ -47,6 +47,10 @@ class Sieve:
         """The sieve of some of the rows."""
         return Sieve(self.coarse.at(rows), self.products)
 
+    def passing(self, dot: float) -> Passing:
+        """What lets pairs of codes through that may have this product on the grid, or a higher one."""
+        return Passing(self.products, self.coarse.least(dot))
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -66,11 +70,11 @@ class Nearest:
         self.grid = grid
         self.most = most
         # The dot product that counts as 1: a whole number, so that no two others become one similarity.
-        self.square = math.floor(scale(grid.shape[1]) ** 2)
+        self.square = _square(grid.shape[1])
         self.at_least = np.float32(math.ceil(threshold * self.square))
         self.found = 0
         self._sieve = sieve
-        self._least = 0 if sieve is None else np.int32(sieve.coarse.least(float(self.at_least)))
+        self._passing = None if sieve is None else sieve.passing(float(self.at_least))
         self._best = np.full((len(grid), most), -np.inf)
         self._held: list[tuple[Places, NDArray[np.float64]]] = []
         self._held_keys = 0
@@ -103,31 +107,15 @@ class Nearest:
 
     def _near(self, queries: Places, members: Places) -> tuple[Places, Places, Floats | None]:
         """The pairs that may reach the threshold, and their dot products; none where they are too many."""
-        if self._sieve is None:
+        if self._sieve is None or self._passing is None:
             dots = self._floats(queries, "queries") @ self._floats(members, "members").T
             at = np.flatnonzero(dots >= self.at_least)
-            return *_row_and_column(at, len(members)), dots.ravel()[at]
-        codes, products = self._sieve.coarse.codes, self._sieve.products
-        size = len(queries) * len(members)
-        dots_of_codes = self._room("dots", size, np.dtype(np.int32))[:size].reshape(len(queries), len(members))
-        products.of_all(_rows_of(codes, queries), _rows_of(codes, members), dots_of_codes)
-        passes = self._room("passes", size, np.dtype(np.bool_))
-        passes[size:] = False
-        np.greater_equal(dots_of_codes.ravel(), self._least, out=passes[:size])
-        row, column = _row_and_column(_true_in(passes), len(members))
-        if len(row) > _DENSE * size:
+            return *row_and_column(at, len(members)), dots.ravel()[at]
+        codes, of_pairs = self._sieve.coarse.codes, self._sieve.products.of_pairs
+        row, column = self._passing(_rows_of(codes, queries), _rows_of(codes, members))
+        if len(row) > _DENSE * len(queries) * len(members):
             return row, column, None
-        dots = products.of_pairs(self._floats(queries, "queries"), self._floats(members, "members"), row, column)
-        return row, column, dots
-
-    def _room(self, name: str, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Room, to the next eight, that this thread has used before: new memory costs more than the products."""
-        size += -size % 8
-        room: NDArray[Any] | None = getattr(self._scratch, name, None)
-        if room is None or len(room) < size:
-            room = np.empty(size, dtype=dtype)
-            setattr(self._scratch, name, room)
-        return room[:size]
+        return row, column, of_pairs(self._floats(queries, "queries"), self._floats(members, "members"), row, column)
 
     def _floats(self, rows: Places, name: str) -> Floats:
         """The rows in float32, which a thread that asks for the same again has."""
@@ -182,21 +170,14 @@ class Nearest:
         return Pairs(left[first], right[first], (dots[first] / self.square).astype(np.float32), self.found)
 
 
+def _square(dimensions: int) -> int:
+    return math.floor(scale(dimensions) ** 2)
+
+
 def _rows_of(rows: NDArray[Number], at: Places) -> NDArray[Number]:
     """Some of the rows, in rising order; not copied where they stand together."""
     first, last = int(at[0]), int(at[-1])
     return rows[first : last + 1] if last - first + 1 == len(at) else rows[at]
-
-
-def _true_in(flags: NDArray[np.bool_]) -> Places:
-    """Where flags are set, of which few are: eight are passed over at once."""
-    words = np.flatnonzero(flags.view(np.uint64))
-    return (words[:, None] * 8 + np.arange(8))[flags.reshape(-1, 8)[words]]
-
-
-def _row_and_column(at: Places, columns: int) -> tuple[Places, Places]:
-    row = at // columns
-    return row, at - row * columns
 
 
 def _flat(rows: Places, keys: NDArray[np.float64]) -> tuple[Places, NDArray[np.float64]]:
@@ -421,6 +402,24 @@ def search_exactly(
     place = np.repeat(np.sort(rows), most).reshape(-1, most)
     keys = nearest.keys[np.sort(rows)]
     return Truth(place[keys > -np.inf], keys[keys > -np.inf])
+
+
+def near_any(queries: Grid, of_queries: Codes, members: Grid, sieve: Sieve, *, threshold: float) -> NDArray[np.bool_]:
+    """Which members are at or above the threshold with any query. The sieve is of the members, its codes of the same
+    axes as those of the queries, and what it says of their lengths holds for both."""
+    at_least = np.float32(math.ceil(threshold * _square(queries.shape[1])))
+    passing, is_near = sieve.passing(float(at_least)), np.zeros(len(members), dtype=bool)
+    for some in blocks(np.arange(len(queries)), _BLOCK_ROWS):
+        left = queries[some].astype(np.float32)
+        for others in blocks(np.arange(len(members)), _BLOCK_ROWS):
+            here = slice(int(others[0]), int(others[-1]) + 1)
+            row, column = passing(_rows_of(of_queries, some), sieve.coarse.codes[here])
+            right = members[here].astype(np.float32)
+            if len(row) > _DENSE * len(some) * len(others):
+                is_near[here] |= (left @ right.T >= at_least).any(axis=0)
+            else:
+                is_near[others[column[sieve.products.of_pairs(left, right, row, column) >= at_least]]] = True
+    return is_near
 
 
 def search_among(queries: Grid, members: Grid, *, most: int, threshold: float) -> tuple[Places, Places, Floats]:

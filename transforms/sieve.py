@@ -8,8 +8,10 @@ less through that is not near.
 """
 
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +19,14 @@ from numpy.typing import NDArray
 from transforms.grid import LENGTH, Floats, Grid, Places, blocks, in_threads, scale
 
 _BLOCK_ROWS = 4096
+# Rows that are sieved at once: their products stay near the processor.
+_SIEVED_ROWS = 512
 # Rows that the axes are chosen by, and how far others may stick out of the step between codes.
 _STEP_ROWS = 16_384
 _STEP_ROOM = 1.1
 # Rows that the width is chosen by. A pair that passes the sieve costs as much as so many numbers more in every code.
 _WIDTH_ROWS = 1024
-_PASSED = 15_000
+_PASSED = 27_000
 _WIDTHS = 32
 # For float32, in which rows are turned and measured: as a share of the square of a row.
 _ROUNDING = 1e-5
@@ -79,6 +83,52 @@ class Coarse:
         return math.floor((dot - slack) / self.axes.step**2)
 
 
+class Passing:
+    """Lets pairs of codes through that have at least this product. Threads may ask at the same time."""
+
+    def __init__(self, products: Products, least: int) -> None:
+        self._products = products
+        self._least = np.int32(least)
+        self._scratch = threading.local()
+
+    def __call__(self, left: Codes, right: Codes) -> tuple[Places, Places]:
+        """The pairs: rows of the first, in their order, and rows of the second."""
+        size = len(left) * len(right)
+        passes = self._room("passes", size, np.dtype(np.bool_))
+        passes[size:] = False
+        for start in range(0, len(left), _SIEVED_ROWS):
+            some = left[start : start + _SIEVED_ROWS]
+            count = len(some) * len(right)
+            products = self._room("products", count, np.dtype(np.int32))[:count]
+            self._products.of_all(some, right, products.reshape(len(some), len(right)))
+            first = start * len(right)
+            np.greater_equal(products, self._least, out=passes[first : first + count])
+        return row_and_column(_true_in(passes), len(right))
+
+    def _room(self, name: str, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Room, to the next eight, that this thread has used before: new memory costs more than the products."""
+        size += -size % 8
+        room: NDArray[Any] | None = getattr(self._scratch, name, None)
+        if room is None or len(room) < size:
+            room = np.empty(size, dtype=dtype)
+            setattr(self._scratch, name, room)
+        return room[:size]
+
+
+def _true_in(flags: NDArray[np.bool_]) -> Places:
+    """Where flags are set, of which few are: eight are passed over at once."""
+    words = np.flatnonzero(flags.view(np.uint64) != 0)
+    at = np.flatnonzero(flags.reshape(-1, 8)[words])
+    places: Places = words[at >> 3] * 8 + (at & 7)
+    return places
+
+
+def row_and_column(at: Places, columns: int) -> tuple[Places, Places]:
+    """The place in rows of so many columns."""
+    row = at // columns
+    return row, at - row * columns
+
+
 def axes_of(grid: Grid, *, threshold: float) -> Axes:
     """The axes for rows like these, of which some are looked at."""
     rows = grid[:: max(1, len(grid) // _STEP_ROWS)].astype(np.float32)
@@ -96,7 +146,7 @@ def axes_of(grid: Grid, *, threshold: float) -> Axes:
 
 def _width(turned: Floats, *, threshold: float) -> int:
     """How many numbers are worth their price: each is multiplied for all pairs, and spares some a second look."""
-    dimensions, at_least = int(turned.shape[1]), np.float32(threshold * scale(turned.shape[1]) ** 2 - 0.02 * LENGTH**2)
+    dimensions, at_least = int(turned.shape[1]), np.float32(threshold * scale(turned.shape[1]) ** 2 - 0.025 * LENGTH**2)
     some, others = (turned[start :: max(2, len(turned) // _WIDTH_ROWS)][:_WIDTH_ROWS] for start in (0, 1))
     best, price = dimensions, math.inf
     for width in (*range(_WIDTHS, dimensions, _WIDTHS), dimensions):
