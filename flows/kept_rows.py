@@ -9,6 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from zipfile import BadZipFile
 
 import lance
 import numpy as np
@@ -101,7 +102,7 @@ def _known_axes(folder: Path) -> Axes | None:
     try:
         with np.load(folder / _AXES, allow_pickle=False) as stored:
             return Axes(np.ascontiguousarray(stored["turn"]), float(stored["step"]), int(stored["rests"]))
-    except (OSError, ValueError, KeyError, EOFError):
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
 
 

@@ -48,8 +48,8 @@ def narrowed(
 
 def _places_by_scope(scopes: pl.Series, flags: Flags) -> list[tuple[str, NDArray[np.int64]]]:
     at = np.flatnonzero(flags)
-    rows = pl.DataFrame({"scope": scopes.gather(at), "at": at})
-    return [(str(scope), places.to_numpy()) for scope, places in rows.group_by("scope").agg("at").iter_rows()]
+    by_scope = pl.DataFrame({"scope": scopes.gather(at), "at": at}).group_by("scope").agg("at")
+    return [(str(scope), places.to_numpy()) for scope, places in zip(*by_scope, strict=True)]
 
 
 def _by_scope(parts: list[Part], flags: list[Flags]) -> dict[str, tuple[Grid, Codes]]:

@@ -29,7 +29,9 @@ def products() -> Products | None:
         torch.sparse_csr_tensor([0], [], [], size=(0, 0), check_invariants=False)
 
     def of_all(left: Codes, right: Codes, into: NDArray[np.int32]) -> None:
-        torch._int_mm(torch.from_numpy(left), torch.from_numpy(right).T, out=torch.from_numpy(into))  # noqa: SLF001
+        # Rows of a mapped file are copied: the library warns of those that it could not write to.
+        some, others = (torch.from_numpy(rows if rows.flags.writeable else rows.copy()) for rows in (left, right))
+        torch._int_mm(some, others.T, out=torch.from_numpy(into))  # noqa: SLF001
 
     def of_pairs(left: Floats, right: Floats, row: Places, column: Places) -> Floats:
         # The pairs as the places of a sparse matrix: rows are multiplied where they lie, and never gathered.
