@@ -41,8 +41,9 @@ from transforms.candidates import with_pair_id
 from transforms.decide import action_of
 from transforms.embedding import Encoder, EncodingFailed, embedded
 from transforms.exact import repeats_of_an_id
+from transforms.grid import Grid, snapped
 from transforms.hashing import with_content_hash, with_ids
-from transforms.neighbours import Grid, search_among, snapped
+from transforms.neighbours import search_among
 from transforms.normalize import normalized
 
 EXACT, MERGED_KIND, NONE = "exact", "merged", "none"
