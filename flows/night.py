@@ -281,9 +281,7 @@ def load(plan: Plan, progress: Progress) -> StageReport:
         _, result, reused = Staging(plan.staging).run(
             "load",
             lambda folder: (
-                load_sources(
-                    sources, plan.settings, folder, tell_rows=tell_rows, known=_known_files(plan, sources)
-                )
+                load_sources(sources, plan.settings, folder, tell_rows=tell_rows, known=_known_files(plan, sources))
                 if slice_folder is None
                 else load_slice(slice_folder, folder, warehouse=plan.warehouse, run=plan.run_before)
             ),

@@ -398,7 +398,7 @@ class Found:
         if self.places.height <= _LOOKUP_FEW:
             rows = _by_index(self.dataset, there, self.places[key])
         elif self.places.height <= self.dataset.count_rows() * _TAKE_SHARE:
-            # Not `take`, by the row's number: among deleted rows that costs seconds. Row ids have no public name for it.
+            # Not `take`, by the row's number: among deleted rows that costs seconds. This has no public name.
             rows = _frame(self.dataset._take_rows(self.places["place"].to_arrow(), columns=there))  # noqa: SLF001
         else:
             rows = _matching(self.dataset, [*there, *({key} - set(there))], self.places.select(key))
