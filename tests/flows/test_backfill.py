@@ -577,6 +577,7 @@ def test_files_with_and_without_a_scope_are_not_mixed_and_late_ones_count(tmp_pa
         fill(tmp_path / "w", folder, backfill={"slice_rows": 1})
     shutil.rmtree(tmp_path / "w")
     (folder / "a.csv").write_text("id,workspace_id,content,content_hash,embedding\n1,acme,said,,\n3,,x,,\nbad\n")
+    (folder / "b.csv").write_text("id,workspace_id,content\n2,acme,said\n")
     done = fill(tmp_path / "w", folder, backfill={"slice_rows": 1})
     assert (done.rows_read, done.rows_new, done.rejects, done.chunks_new) == (4, 2, 2, 1)
     assert sorted(published(tmp_path / "w", "rejects")["locator"]) == ["a.csv:3", "a.csv:4"]

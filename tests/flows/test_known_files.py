@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from flows import readers
-from flows.documents import parser_of
+from flows.documents import document_text, parser_of
 from tests import oracle
 from tests.nights import published, run_night, said_by_night
 
@@ -26,11 +26,10 @@ Parsed = Callable[[], list[str]]
 def parsed(monkeypatch: pytest.MonkeyPatch) -> Parsed:
     """The names of the files that were parsed since it was asked last."""
     names: list[str] = []
-    parse = readers.document_text
 
     def counted(path: Path, content: bytes) -> str:
         names.append(path.name)
-        return parse(path, content)
+        return document_text(path, content)
 
     monkeypatch.setattr(readers, "document_text", counted)
 
