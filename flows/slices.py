@@ -56,8 +56,13 @@ class Legacy:
 
     def among(self, columns: list[str]) -> "Legacy":
         """The same for a file that may lack some of the columns."""
-        there = {name: getattr(self, name) for name in ("hash_column", "embedding_column", "model_column")}
-        return replace(self, **{name: column if column in columns else None for name, column in there.items()})
+        known = {None, *columns}
+        return replace(
+            self,
+            hash_column=self.hash_column if self.hash_column in known else None,
+            embedding_column=self.embedding_column if self.embedding_column in known else None,
+            model_column=self.model_column if self.model_column in known else None,
+        )
 
     @property
     def taken(self) -> list[str]:
