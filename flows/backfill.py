@@ -121,8 +121,9 @@ def rehearse(settings: Settings, *, progress: Progress) -> tuple[Told, Cut, Outc
     told = told_source(settings)
     with tempfile.TemporaryDirectory(prefix="nightfold-dry-run-") as folder:
         cut = _cut(told, Path(folder), slice_rows=_ONE_SLICE, progress=progress)
+        settings = _checked(told, cut)
         (everything,) = cut.slices
-        outcome = night(told.settings, progress=_OfSlice.of(progress), dry_run=True, legacy=everything.folder)
+        outcome = night(settings, progress=_OfSlice.of(progress), dry_run=True, legacy=everything.folder)
         return told, cut, outcome
 
 
@@ -145,7 +146,7 @@ def backfill(settings: Settings, *, progress: Progress, emit: Path | None = None
     doing = f"nightfold backfill of {told.source.name}"
     with writer_lock(folder, doing=doing, wait_seconds=0, tell=progress.tell):
         cut = _cut(told, folder, slice_rows=settings.backfill.slice_rows, progress=progress)
-        _bring_in(cut, done, warehouse=warehouse, progress=progress)
+        _bring_in(cut, done, _checked(told, cut), progress=progress)
         shutil.rmtree(folder, ignore_errors=True)
     run = warehouse.published()
     done.found = found_of(told.source.name, warehouse=warehouse, run=run)
@@ -220,7 +221,22 @@ class _OfSlice(Progress):
         pass
 
 
-def _bring_in(cut: Cut, done: Done, *, warehouse: Warehouse, progress: Progress) -> None:
+def _checked(told: Told, cut: Cut) -> Settings:
+    """The settings of each slice. The share of rejects is that of the whole source: a slice may have nothing left but
+    its rejects."""
+    guard, refused = told.settings.guard, sum(one.rejects for one in cut.slices)
+    rows = sum(one.rows for one in cut.slices) + refused
+    if "max_reject_share" not in guard.allow and refused > guard.max_reject_share * rows:
+        raise NothingPublished(
+            f"{told.source.name}: {refused:,} of {rows:,} rows would be rejected, more than [guard] max_reject_share = "
+            f"{guard.max_reject_share}; nothing was published. Mend the source or name its columns, or let it through "
+            "with --allow max_reject_share"
+        )
+    allow = sorted({*guard.allow, "max_reject_share"})
+    return told.settings.model_copy(update={"guard": guard.model_copy(update={"allow": allow})})
+
+
+def _bring_in(cut: Cut, done: Done, settings: Settings, *, progress: Progress) -> None:
     left = cut.left()
     done.rows_read = cut.counts["rows_read"]
     done.rejects = sum(one.rejects for one in cut.slices)
@@ -230,7 +246,7 @@ def _bring_in(cut: Cut, done: Done, *, warehouse: Warehouse, progress: Progress)
     rows_to_do = rows_left
     for one in left:
         took = time.perf_counter()
-        said = _bring_in_one(one, done, is_first=one is left[0], warehouse=warehouse, progress=progress)
+        said = _bring_in_one(one, done, settings, is_first=one is left[0], progress=progress)
         drop_slice(one)
         rows_left -= one.source_rows
         seconds = (time.perf_counter() - started) / max(1, rows_to_do - rows_left) * rows_left
@@ -241,13 +257,14 @@ def _bring_in(cut: Cut, done: Done, *, warehouse: Warehouse, progress: Progress)
             time.sleep(_LET_IN_SECONDS)
 
 
-def _bring_in_one(one: Slice, done: Done, *, is_first: bool, warehouse: Warehouse, progress: Progress) -> str:
+def _bring_in_one(one: Slice, done: Done, settings: Settings, *, is_first: bool, progress: Progress) -> str:
     """Publishes a slice, and says what of it was new."""
+    warehouse = Warehouse(settings.warehouse.path)
     if is_in(one.folder, warehouse=warehouse, run=warehouse.published()):
         done.slices_skipped += 1
         done.rows_known += one.rows
         return f"{one.rows:,} rows in already"
-    outcome = _published(one, done.told, waits=not is_first, progress=progress)
+    outcome = _published(one, settings, waits=not is_first, progress=progress)
     run, counts = outcome.run, outcome.legacy
     new = run.rows_in - run.rows_rejected
     done.runs.append(run.run_id)
@@ -257,12 +274,12 @@ def _bring_in_one(one: Slice, done: Done, *, is_first: bool, warehouse: Warehous
     return f"{new:,} rows brought in{known}: {run.chunks_new:,} new chunks, {counts['vectors']:,} vectors taken over"
 
 
-def _published(one: Slice, told: Told, *, waits: bool, progress: Progress) -> Outcome:
+def _published(one: Slice, settings: Settings, *, waits: bool, progress: Progress) -> Outcome:
     """The slice as a run. Once the first is in, a night that goes between two slices is waited for as long as it
     takes."""
     while True:
         try:
-            return night(told.settings, progress=_OfSlice.of(progress), legacy=one.folder)
+            return night(settings, progress=_OfSlice.of(progress), legacy=one.folder)
         except WarehouseLocked:
             if not waits:
                 raise

@@ -6,15 +6,13 @@ from typing import Any
 
 import polars as pl
 
-from flows.slices import about_slice, rejects_of, scan_rows, scan_vectors
+from flows.slices import EXTRAS, about_slice, rejects_of, scan_rows, scan_vectors
 from flows.warehouse import Run, Warehouse
 from schemas.rows import ROWS
 from schemas.tables import LEGACY_ROWS, REJECTS
 from schemas.terms import EMBEDDING_USABLE
 from transforms.legacy import DOCUMENTS, hash_was
 from transforms.reconcile import DoesNotAddUp, Tally
-
-_EXTRAS = ["at", "hash_given", "embedding_was", "row_hash", "legacy_id", "row_digest"]
 
 
 def unseen_rows(folder: Path, *, warehouse: Warehouse, run: Run | None) -> pl.DataFrame:
@@ -42,7 +40,7 @@ def load_slice(slice_folder: Path, folder: Path, *, warehouse: Warehouse, run: R
     rows = scan_rows(slice_folder).rename({"row": "row_there"})
     rows = rows.join(places.lazy(), on="row_there", how="inner", maintain_order="left")
     rows.select("row", *ROWS.columns).sink_parquet(folder / "rows-000000.parquet", compression="lz4", statistics=False)
-    rows.select("row", *_EXTRAS).sink_parquet(folder / "legacy.parquet", compression="lz4", statistics=False)
+    rows.select("row", *EXTRAS).sink_parquet(folder / "legacy.parquet", compression="lz4", statistics=False)
     rejects = rejects_of(slice_folder)
     rejects.write_parquet(folder / "rejects.parquet")
     return {

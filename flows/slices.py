@@ -29,7 +29,7 @@ from transforms.legacy import checked_embeddings, legacy_id, row_digest
 _SLICE = "slice.json"
 _SLOT = ("scope", "source", "source_row_id", "chunk_index")
 # What a row of a slice has beside the columns of the input contract.
-_EXTRAS = pl.Schema(
+EXTRAS = pl.Schema(
     {
         "at": pl.String,
         "hash_given": pl.String,
@@ -53,6 +53,16 @@ class Legacy:
     stated_model: str | None
     model: str | None
     dimensions: int
+
+    def among(self, columns: list[str]) -> "Legacy":
+        """The same for a file that may lack some of the columns."""
+        known = {None, *columns}
+        return replace(
+            self,
+            hash_column=self.hash_column if self.hash_column in known else None,
+            embedding_column=self.embedding_column if self.embedding_column in known else None,
+            model_column=self.model_column if self.model_column in known else None,
+        )
 
     @property
     def taken(self) -> list[str]:
@@ -164,9 +174,9 @@ class _OneSlice:
         if not self.parts.rows:  # a slice of nothing but rejects
             for part in self.folder.glob("rows-*.parquet"):
                 empty = pl.read_parquet(part, glob=False)
-                empty.with_columns(
-                    pl.lit(None, dtype=kind).alias(name) for name, kind in _EXTRAS.items()
-                ).write_parquet(part)
+                empty.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in EXTRAS.items()).write_parquet(
+                    part
+                )
         rejects = pl.concat([REJECTS.empty(), *self.rejects])
         rejects.write_parquet(self.folder / "rejects.parquet")
         REJECTS.empty().with_columns(row=pl.lit(0, dtype=pl.UInt64)).clear().write_parquet(
@@ -238,7 +248,8 @@ class _Knife:
             start, left, refused = start + size, 0, []
 
     def _take(self, batch: Batch, file: SourceFile, now: _OneSlice, default_scope: DefaultScope) -> None:
-        legacy, rows = self.legacy, batch.rows
+        # Not every file of a source has every column.
+        legacy, rows = self.legacy.among(batch.rows.columns), batch.rows
         text = self.source.settings.text_column if legacy.is_cut else None
         at = pl.select(pl.lit(f"{file.name}:") + pl.lit(batch.numbers).cast(pl.String)).to_series()
         hashes, whole = _as_text(rows, legacy.hash_column), _as_text(rows, text)
@@ -284,7 +295,7 @@ class _Knife:
         else:
             rows = rows.with_columns(row_hash=pl.lit(None, dtype=pl.String))
         rows = rows.drop("whole").with_columns(legacy_id=legacy_id(), row_digest=row_digest())
-        return rows.select(*ROWS.columns, *_EXTRAS)
+        return rows.select(*ROWS.columns, *EXTRAS)
 
     def _refuse_repeats(self) -> None:
         """An id comes in once, whichever slices its rows are in; as in a night, its lowest content stays."""
@@ -314,7 +325,7 @@ class _Knife:
 
 def _as_text(rows: pl.DataFrame, column: str | None) -> pl.Series:
     """A column as text, bytes as hex; nothing in every row where there is no column."""
-    if column is None:
+    if column is None or column not in rows.columns:
         return pl.Series([None] * rows.height, dtype=pl.String)
     values = rows[column]
     return values.bin.encode("hex") if values.dtype == pl.Binary else values.cast(pl.String)
