@@ -71,15 +71,15 @@ def test_a_line_a_result_the_best_first_and_nothing_a_terminal_would_obey(call: 
 
 
 def test_json_has_all_of_each_hit_and_groups_where_they_are_asked_for(call: Call) -> None:
-    hits = json.loads(call("search", WORDS, *ANA, "--json")[0])
+    hits = json.loads(call("search", f"{WORDS} Valves", *ANA, "--json")[0])
     assert {hit["corpus_id"] for hit in hits} == {"faq", "own"}
-    groups = json.loads(call("search", "Pumps Valves", *ANA, "--json", "--group")[0])
+    groups = json.loads(call("search", f"{WORDS} Valves", *ANA, "--json", "--group")[0])
     assert {(group["parent_category"], group["sub_category"]) for group in groups} == {
         ("Pumps", "Valves"),
         (None, None),
     }
     assert sum(len(group["hits"]) for group in groups) == len(hits) == 3
-    assert "\nPumps / Valves\n" in "\n" + call("search", "Pumps Valves", *ANA, "--group")[0]
+    assert "\nPumps / Valves\n" in "\n" + call("search", f"{WORDS} Valves", *ANA, "--group")[0]
 
 
 def test_a_block_for_a_prompt_and_nothing_else(call: Call) -> None:
@@ -87,7 +87,7 @@ def test_a_block_for_a_prompt_and_nothing_else(call: Call) -> None:
     assert out.startswith("[GLOBAL CORPUS]\n\n- faq: ")
     assert out.count("[PERSONAL CORPUS]") == 1
     assert err == ""
-    assert call("search", WORDS, *ANA, "--context", "--budget", "12")[0].count("\n> ") == 1
+    assert call("search", WORDS, *ANA, "--context", "--budget", "25")[0].count("\n> ") == 1
     assert call("search", WORDS, *ANA, "--context", "--json")[1:] == (
         "nightfold: --context prints a block for a prompt: leave out --group and --json\n",
         1,
