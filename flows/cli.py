@@ -78,6 +78,6 @@ def _of_all(
 
 for command in (run, retry, backfill, unmerge, sql, search, check, explain, report, judge, calibrate):
     app.command()(command)
-app.add_typer(runs_app, name="runs")
 app.add_typer(review_app, name="review")
+app.add_typer(runs_app, name="runs")
 app.add_typer(settings_app, name="settings")

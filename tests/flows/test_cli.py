@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from flows import cli
+from flows.commands.review import review_app
 from flows.commands.runs import runs_app
 from flows.commands.settings import settings_app
 from flows.lock import writer_lock
@@ -40,6 +41,14 @@ COMMANDS = [
     ("report",),
     ("judge",),
     ("calibrate",),
+    ("review",),
+    ("review", "list"),
+    ("review", "show"),
+    ("review", "decide"),
+    ("review", "undo"),
+    ("review", "log"),
+    ("review", "export"),
+    ("review", "import"),
     ("runs",),
     ("runs", "list"),
     ("runs", "show"),
@@ -517,7 +526,7 @@ def test_every_help_has_an_example_that_fits_its_line(call: Call, command: tuple
 
 
 def test_no_command_is_left_out_of_these_tests() -> None:
-    groups = {(): cli.app, ("runs",): runs_app, ("settings",): settings_app}
+    groups = {(): cli.app, ("review",): review_app, ("runs",): runs_app, ("settings",): settings_app}
     found = set(groups)
     for above, app in groups.items():
         for command in app.registered_commands:
