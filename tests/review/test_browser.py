@@ -174,8 +174,8 @@ def decisions_in(asked: Asked) -> dict[str, str | None]:
     return dict(rows)
 
 
-def test_the_keys_are_shown_and_can_be_turned_off(chromium: Browser, served: Serves, asked_once: Asked) -> None:
-    with served(asked_once) as here, opened(chromium, here.url) as page:
+def test_the_keys_are_shown_and_can_be_turned_off(chromium: Browser, served: Serves, asked: Asked) -> None:
+    with served(asked) as here, opened(chromium, here.url) as page:
         sign_in(page, here.access.create_token("keys", role="admin"))
         page.keyboard.press("?")
         dialog = page.get_by_role("dialog", name="Keys")
