@@ -256,6 +256,22 @@ class Journal:
                 found |= dict(rows.fetchall())
         return found
 
+    def beginning(self, beginning: str, *, scopes: frozenset[str] | None) -> list[tuple[str, bool]]:
+        """Some of the decisions and batches whose id begins so, and whether it is a batch."""
+        where, given = "true", list[Any]([f"{beginning}*"])
+        if scopes is not None:
+            where = "scope in (select value from json_each(?2))"
+            given.append(json.dumps(sorted(scopes)))
+        with self._open(write=False) as journal:
+            if journal is None:
+                return []
+            rows = journal.execute(
+                f"select decision_id, 0 from decisions where decision_id glob ?1 and undoes is null and {where} "
+                f"union select batch_id, 1 from decisions where batch_id glob ?1 and {where} limit 100",
+                given,
+            )
+            return [(name, bool(is_batch)) for name, is_batch in rows]
+
     def _entries(self, where: str, given: Sequence[Any]) -> list[Written]:
         with self._open(write=False) as journal:
             if journal is None:

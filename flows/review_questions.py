@@ -200,6 +200,15 @@ class Questions:
         )
         return {row["review_id"]: row for row in rows}
 
+    def beginning(self, beginning: str, *, scopes: Scopes) -> list[str]:
+        """Some of the questions whose id begins so; the one alone that is it."""
+        where, given = "starts_with(review_id, $1)", list[Any]([beginning])
+        if scopes is not None:
+            where += " and scope in (select unnest($2::varchar[]))"
+            given.append(sorted(scopes))
+        query = f"select review_id from mart.pending_reviews where {where} order by review_id limit 100"
+        return [review_id for (review_id,) in self._mart.rows(query, given)]
+
     def _asked(self, review_id: str, *, scopes: Scopes) -> dict[str, Any]:
         found = self.asked([review_id], scopes=scopes).get(review_id)
         if found is None:
@@ -289,6 +298,11 @@ class Questions:
             [chunk_ids, scope],
         )
         return {row["chunk_id"]: _shown(row) for row in rows}
+
+    def texts(self, chunk_ids: list[str]) -> dict[str, str | None]:
+        """The whole texts of chunks."""
+        query = "select chunk_id, text from mart.chunks where chunk_id in (select unnest($1::varchar[]))"
+        return dict(self._mart.rows(query, [chunk_ids]))
 
     def occurrences(self, chunk_id: str, *, scopes: Scopes, limit: int) -> list[dict[str, Any]]:
         """The input rows that say a chunk, first seen first."""

@@ -1,6 +1,7 @@
 """The review queue: what is open, what a person answers, and what comes of it. The page, the command line and files of
 decisions all go through here, so that the same is allowed and refused everywhere."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -72,6 +73,7 @@ __all__ = [
 
 HIGH_CONFIDENCE, LOW_SIMILARITY = 0.9, 0.85
 _SAMPLE = 10
+_ID = re.compile(r"[0-9a-f]{1,32}")
 _RESOLUTIONS = {"left": LEFT_STANDS, "right": RIGHT_STANDS, "both": BOTH_STAND}
 
 
@@ -95,6 +97,14 @@ class Reviews:
         """Open questions, oldest first."""
         return self._questions.page(filters, scopes=scopes, cursor=cursor, limit=limit)
 
+    def every(self, filters: Filters, *, scopes: Scopes) -> list[Item]:
+        """All open questions that are meant, oldest first."""
+        return self._questions.every(filters, scopes=scopes)
+
+    def texts(self, chunk_ids: Sequence[str | None]) -> dict[str, str | None]:
+        """The whole texts of chunks."""
+        return self._questions.texts([each for each in chunk_ids if each is not None])
+
     def counts(self, filters: Filters, *, scopes: Scopes) -> dict[str, Any]:
         """How many are open, and how many by relation, scope and source."""
         return self._questions.counts(filters, scopes=scopes)
@@ -114,6 +124,36 @@ class Reviews:
     def history(self, *, scopes: Scopes, by: str | None = None, limit: int = 50) -> list[Decision]:
         """Decisions and undos, latest first."""
         return self._questions.told(self._journal.latest(scopes=scopes, by=by, limit=limit))
+
+    # ---- names, as people type them
+
+    def named(self, beginning: str, *, scopes: Scopes) -> str:
+        """The question of that id, or the only one whose id begins so."""
+        found = self._questions.beginning(beginning, scopes=scopes) if _ID.fullmatch(beginning) else []
+        return _only(found, "question", beginning)
+
+    def decision_named(self, beginning: str, *, scopes: Scopes) -> tuple[str, bool]:
+        """The decision or batch of that id, or the only one whose id begins so, and whether it is a batch."""
+        found = self._journal.beginning(beginning, scopes=scopes) if _ID.fullmatch(beginning) else []
+        if len({name for name, _ in found}) != 1:
+            _only([name for name, _ in found], "decision", beginning)
+        return found[0]
+
+    def target_of(self, review_id: str, decision: str, into: str | None, *, scopes: Scopes) -> str | None:
+        """The group that a decision is about: that of the candidate, named by the beginning of its group's or its own
+        id; of a merge without one, that of the best."""
+        candidates = self.question(review_id, scopes=scopes).candidates
+        if into is None:
+            is_needed = decision == MERGE and candidates
+            return candidates[0].chunk.canonical_id if is_needed else None
+        groups = {
+            each.chunk.canonical_id
+            for each in candidates
+            if each.chunk.canonical_id.startswith(into) or each.chunk.chunk_id.startswith(into)
+        }
+        if len(groups) > 1:
+            raise BadChoice(f"{into}: {len(groups)} of the candidates' groups begin so, give more of the id")
+        return groups.pop() if groups else into
 
     # ---- deciding
 
@@ -337,6 +377,14 @@ def _named(by: str) -> str:
     if not name or not name.isprintable():
         raise BadChoice(f"{by!r}: is no name; decisions bear the name of who took them")
     return name
+
+
+def _only(found: Sequence[str], what: str, beginning: str) -> str:
+    if len(set(found)) > 1:
+        raise NoSuchQuestion(f"{beginning}: {len(set(found))} {what}s begin so, give more of the id")
+    if not found:
+        raise no_such(what, beginning)
+    return found[0]
 
 
 def _batch_id(what: str, by: str) -> str:

@@ -551,8 +551,11 @@ def take_back(desk: Desk, done: Row, *, run_id: str, at: datetime) -> None:
         touched |= _move_back(desk, chunk_id, effects.moved)
     if done["decision"] == DELETE:
         touched |= _stand_again(desk, chunk_id, effects.taken_over)
+    # Who replaces whom is set by decisions about either.
+    replacing = {each for name, both in effects.claims.items() if name.endswith("/superseded_by") for each in both}
+    about = {chunk_id, *(each for each in replacing if each is not None)}
     for name in effects.claims:
-        touched |= _give_back(desk, done, effects, name)
+        touched |= _give_back(desk, done, effects, name, about=about)
     desk.settle_questions(touched & set(desk.table("chunks")), at=at, run_id=run_id)
 
 
@@ -584,11 +587,11 @@ def _stand_again(desk: Desk, chunk_id: str, taken_over: dict[str, Any] | None) -
     return set(desk.members[group]) | {taker}
 
 
-def _give_back(desk: Desk, done: Row, effects: Effects, name: str) -> set[str]:
+def _give_back(desk: Desk, done: Row, effects: Effects, name: str, *, about: set[str]) -> set[str]:
     """What was before a claim of the decision is there again, or goes to the next decision that claims the same."""
     table, key, column = name.split("/")
     was, mine = effects.claims[name]
-    ends = _ends_of(desk, table, key) | {done["chunk_id"]}
+    ends = _ends_of(desk, table, key) | about
     for other in standing_decisions(desk, ends):
         if other["decision_id"] == done["decision_id"] or _order(other) < _order(done):
             continue

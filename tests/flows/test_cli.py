@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 
 from flows import cli
-from flows.commands.review_page import review_app, token_app
+from flows.commands.review import review_app
+from flows.commands.review_page import token_app
 from flows.commands.runs import runs_app
 from flows.commands.settings import settings_app
 from flows.lock import writer_lock
@@ -39,11 +40,18 @@ COMMANDS = [
     ("explain",),
     ("judge",),
     ("calibrate",),
+    ("review",),
+    ("review", "list"),
+    ("review", "show"),
+    ("review", "decide"),
+    ("review", "undo"),
+    ("review", "log"),
+    ("review", "export"),
+    ("review", "import"),
     ("runs",),
     ("runs", "list"),
     ("runs", "show"),
     ("runs", "rollback"),
-    ("review",),
     ("review", "serve"),
     ("review", "token"),
     ("review", "token", "create"),

@@ -59,6 +59,13 @@ def test_what_cannot_be_served_is_told_in_a_line(call: Call) -> None:
     assert told.stderr.count("\n") == 1
 
 
+def test_an_option_before_the_command_is_told(asked: Asked) -> None:
+    command = [NIGHTFOLD, "review", "--warehouse", str(asked.warehouse), "list"]
+    told = subprocess.run(command, cwd=asked.folder, check=False, capture_output=True, text=True)
+    said = "nightfold: --warehouse: goes after the command, as in `review list ...`\n"
+    assert (told.returncode, told.stderr) == (1, said)
+
+
 def test_an_address_that_is_none_is_refused_by_name() -> None:
     with pytest.raises(SettingsRefused, match=r"command line: review: url: begins with http"):
         load_settings(NO_FILE, over={"review": {"url": "review.example.com"}})
