@@ -101,7 +101,7 @@ def import_decisions(reviews: Reviews, path: Path, *, by: str, partial: bool) ->
     lines, refused, blank = _choices(path)
     checked = reviews.checked([line.choice for line in lines], scopes=None)
     repeated = 0
-    told: list[tuple[int, str]] = refused
+    told = [*refused]
     for place, problem in checked.problems.items():
         line = lines[place]
         if isinstance(problem, AlreadyDecided) and _says_the_same(line.choice, problem.standing, by=by):
@@ -110,7 +110,9 @@ def import_decisions(reviews: Reviews, path: Path, *, by: str, partial: bool) ->
             told.append((line.number, str(problem)))
     words = [f"{path}:{number}: {why}" for number, why in sorted(told)]
     if words and not partial:
-        shown = "\n".join(words[:_MOST_LINES]) + (f"\nand {len(words) - _MOST_LINES:,} more" if len(words) > 20 else "")
+        shown = "\n".join(words[:_MOST_LINES]) + (
+            f"\nand {len(words) - _MOST_LINES:,} more" if len(words) > _MOST_LINES else ""
+        )
         raise BadLines(
             f"{len(words):,} of {len(lines) + len(refused):,} answers were refused, and none was taken; mend them, or "
             f"take the others with --partial:\n{shown}"
@@ -218,7 +220,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _read_csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    text = path.read_text(encoding="utf-8-sig")
+    text = path.read_bytes().decode("utf-8-sig")
     first = text.partition("\n")[0]
     # A spreadsheet of some countries writes a semicolon where others have a comma.
     delimiter = max((",", ";", "\t"), key=first.count)

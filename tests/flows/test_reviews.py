@@ -1,8 +1,10 @@
 """The queue over real nights: what is decided holds for every later night, and what is taken back is as before."""
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from flows.warehouse import Run, Warehouse
 from schemas.terms import COMPLEMENTARY, CONTRADICTORY, EQUIVALENT, SUPERSEDING, UNKNOWN
 from tests.flows.test_judge import ask, check_mart_agrees
 from tests.flows.word_endpoint import WordEndpoint
-from tests.judged import Nights, given, given_verdicts, word_endpoint
+from tests.judged import Nights, given_verdicts, word_endpoint
 from tests.nights import run_night, settings_of
 
 TABLES = (
@@ -167,9 +169,6 @@ def test_a_decision_is_in_the_tables_and_the_mart_at_once_holds_through_every_ni
     # The next night asks none of it again, nor does one that judges every pair anew.
     queue.run(("acme", "a", 20), ("acme", "b", 21), source="in")
     assert "b" not in queue.open
-    assert queue.groups["b"] == (
-        ("a", "a") if decision == "merge" else ("same", "same") if False else queue.groups["b"]
-    )
     queue.embed_anew()
     assert "b" not in queue.open
     assert queue.actions["b"] == action
@@ -217,7 +216,7 @@ def test_all_kinds_at_once_and_undone_at_once_leave_every_table_as_it_was(queue:
 
 def test_of_two_people_the_first_stands_and_the_second_is_told_who_when_and_what(queue: Queue) -> None:
     queue.decide("b", "merge", "a", by="ana")
-    with pytest.raises(AlreadyDecided, match="ana answered merge into .* and that stands") as told:
+    with pytest.raises(AlreadyDecided, match=r"ana answered merge into .* and that stands") as told:
         queue.decide("b", "delete", by="ben")
     assert (told.value.standing.reviewer, told.value.standing.decision) == ("ana", "merge")
     # Also where both had it open, and neither is in the tables yet.
@@ -537,8 +536,7 @@ def test_both_entries_and_refused_attempts_are_in_the_audit_record_which_nobody_
         reviews.undo(done, by="eva", scopes=None)
     journal = Journal(queue.warehouse)
     for statement in ("update decisions set reviewer = 'eva'", "delete from decisions", "delete from audit"):
-        with pytest.raises(JournalDamaged, match="never"), journal._open(write=True) as opened:
-            assert opened is not None
+        with closing(sqlite3.connect(journal.path)) as opened, pytest.raises(sqlite3.IntegrityError, match="never"):
             opened.execute(statement)
 
 
@@ -590,6 +588,3 @@ def test_a_warehouse_without_a_run_has_nothing_to_apply(tmp_path: Path) -> None:
     assert apply_outstanding(settings, Warehouse(str(tmp_path / "w")), None) == 0
     with pytest.raises(NightfoldError, match="there is no mart yet"):
         Reviews(settings).page(Filters(), scopes=None)
-    assert Reviews(settings).history(scopes=None, limit=1) == [] if (tmp_path / "w").exists() else True
-    assert replace(Choice("x", "merge"), notes="y").notes == "y"
-    assert given(tmp_path / "rows.parquet", ("acme", "a", 1))["name"] == "rows"

@@ -105,7 +105,7 @@ def desk_of(groups: dict[str, str], questions: dict[str, str], **more: list[Row]
             }
         )
         for name in others:
-            row = {"chunk_id": id_of(name), "scope": "acme", "canonical_id": id_of(first), "relation": EQUIVALENT}
+            row: Row = {"chunk_id": id_of(name), "scope": "acme", "canonical_id": id_of(first), "relation": EQUIVALENT}
             row |= {"similarity": 0.97, "confidence": 0.99, "decided_by": "model", "reason": "same", "run_id": "r"}
             variants.append(row)
     asked = [question(name, *candidates) for name, candidates in questions.items()]
