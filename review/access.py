@@ -27,6 +27,7 @@ _TOKEN = re.compile(r"nf_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
 _FAILURES_KEPT = timedelta(minutes=15)
 _MOST_OF_ONE, _MOST_OF_ALL = 5, 50
 _SEEN_EVERY = timedelta(seconds=30)
+_BUSY_SECONDS = 10
 
 _TABLES = """
 create table if not exists access_tokens (
@@ -134,16 +135,19 @@ class Access:
         self._now = now
         if not warehouse.is_dir():
             raise BadToken(f"{warehouse}: no such warehouse; `nightfold run` makes one")
-        with self._open() as connection:
-            connection.executescript(_TABLES)
-        self.file.chmod(0o600)
+        self._has_tables = False
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self.file, timeout=10, isolation_level=None)
+        connection = sqlite3.connect(self.file, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
-            connection.execute("pragma journal_mode = wal")
+            if not self._has_tables:
+                # Before anything is in it; the files beside it take its rights over.
+                self.file.chmod(0o600)
+                connection.execute("pragma journal_mode = wal")
+                connection.executescript(_TABLES)
+                self._has_tables = True
             connection.execute("begin immediate")
             yield connection
             if connection.in_transaction:
@@ -191,6 +195,8 @@ class Access:
 
     def tokens(self) -> list[Token]:
         """Every token on record, oldest first; of the tokens themselves nothing is kept."""
+        if not self.file.exists():
+            return []
         with self._open() as connection:
             return [_token(row) for row in connection.execute("select * from access_tokens order by created_at, name")]
 

@@ -96,8 +96,12 @@ def review_app(settings: Settings, *, address: Address, access: Access | None = 
         },
         lifespan=lifespan,
     )
+
+    def refused(path: str, why: str) -> None:
+        reviews.audit("", "form", path, allowed=False, detail=why)
+
     # Outside of all, so that the page of an error carries the same headers.
-    return Doors(app, address=address)
+    return Doors(app, address=address, refused=refused)
 
 
 def give_token(
@@ -148,6 +152,11 @@ def _age(when: datetime | None) -> str:
 
 def _other_columns(chunk: Shown) -> list[tuple[str, str]]:
     """The columns of a row that the page does not show elsewhere."""
-    shown = SPEC_FIELDS if chunk.kind == SPEC_ROW else ()
-    values = [(name, value) for name, value in chunk.metadata.items() if name not in shown and value is not None]
+    is_spec = chunk.kind == SPEC_ROW
+    values = [
+        (name, value)
+        for name, value in chunk.metadata.items()
+        # The fields of a spec row stand in the table above, and its raw columns say the same once more.
+        if value is not None and not (is_spec and (name in SPEC_FIELDS or name.startswith("table_column_")))
+    ]
     return [(name, str(value)[:_LONGEST_VALUE]) for name, value in values]

@@ -5,10 +5,12 @@ host (`Host`), without saying where they come from (`Origin`, `Sec-Fetch-Site`),
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _LOG = logging.getLogger("nightfold.review")
 MOST_BODY_BYTES: Final = 64 * 1024
 _MOST_QUERY_BYTES: Final = 8 * 1024
+_MOST_PATH: Final = 200
 _SAFE = ("GET", "HEAD")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _HEADERS = {
@@ -58,11 +61,12 @@ class Address:
 
 
 class Doors:
-    """Lets requests of this site through and no others."""
+    """Lets requests of this site through and no others; forms that are refused are told to `refused`."""
 
-    def __init__(self, app: ASGIApp, *, address: Address) -> None:
+    def __init__(self, app: ASGIApp, *, address: Address, refused: Callable[[str, str], None]) -> None:
         self._app = app
         self._address = address
+        self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -87,6 +91,8 @@ class Doors:
             return
         code, why = refusal
         _LOG.warning("refused a request (%d): %s", code, why)
+        if scope["method"] not in _SAFE:
+            await run_in_threadpool(self._refused, scope["path"][:_MOST_PATH], why)
         await PlainTextResponse(f"{why}\n", status_code=code)(scope, receive, sent)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:

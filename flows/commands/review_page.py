@@ -7,6 +7,7 @@ from typer.core import TyperGroup
 
 from flows.commands.options import SettingsFile, WarehouseDir, over_warehouse, settings_of
 from flows.console import Progress
+from flows.errors import NightfoldError
 from flows.settings import load_settings
 
 Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 by default.")]
@@ -52,9 +53,21 @@ def serve_by_default(
     settings: SettingsFile = None,
     warehouse: WarehouseDir = None,
 ) -> None:
-    """Without a command, the page is served."""
+    """What waits for a person: decided on a page, which `nightfold review` alone serves, or without a browser.
+
+    [bold]Examples[/bold]
+
+    nightfold review --port 9000
+
+    nightfold review list --scope acme
+    """
+    given = {"--host": host, "--port": port, "--open": opens_browser, "--settings": settings, "--warehouse": warehouse}
     if context.invoked_subcommand is None:
         serve(host, port, opens_browser, settings, warehouse)
+        return
+    misplaced = next((name for name, value in given.items() if value not in (None, False)), None)
+    if misplaced:
+        raise NightfoldError(f"{misplaced}: goes after the command, as in `review {context.invoked_subcommand} ...`")
 
 
 class _NameAlone(TyperGroup):
@@ -66,12 +79,6 @@ class _NameAlone(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-review_app = typer.Typer(
-    invoke_without_command=True,
-    help="What waits for a person: the page where people decide.\n\nExample: nightfold review",
-)
-review_app.callback()(serve_by_default)
-review_app.command("serve")(serve)
 token_app = typer.Typer(
     cls=_NameAlone,
     no_args_is_help=True,
@@ -144,6 +151,3 @@ def token_revoke(
 
     revoke_token(settings_of(settings, warehouse), name)
     typer.echo(f"{name}: revoked")
-
-
-review_app.add_typer(token_app, name="token")

@@ -17,6 +17,7 @@ import pytest
 
 from flows import cli
 from flows.commands.review import review_app
+from flows.commands.review_page import token_app
 from flows.commands.runs import runs_app
 from flows.commands.settings import settings_app
 from flows.lock import writer_lock
@@ -53,6 +54,11 @@ COMMANDS = [
     ("runs", "list"),
     ("runs", "show"),
     ("runs", "rollback"),
+    ("review", "serve"),
+    ("review", "token"),
+    ("review", "token", "create"),
+    ("review", "token", "list"),
+    ("review", "token", "revoke"),
     ("settings",),
     ("settings", "show"),
     ("settings", "example"),
@@ -526,7 +532,13 @@ def test_every_help_has_an_example_that_fits_its_line(call: Call, command: tuple
 
 
 def test_no_command_is_left_out_of_these_tests() -> None:
-    groups = {(): cli.app, ("review",): review_app, ("runs",): runs_app, ("settings",): settings_app}
+    groups = {
+        (): cli.app,
+        ("runs",): runs_app,
+        ("review",): review_app,
+        ("review", "token"): token_app,
+        ("settings",): settings_app,
+    }
     found = set(groups)
     for above, app in groups.items():
         for command in app.registered_commands:
@@ -545,7 +557,7 @@ def test_help_loads_nothing_heavy(folder: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
     loaded = set(ended.stderr.split())
     assert "flows" in loaded
-    assert loaded.isdisjoint({"prefect", "lance", "lancedb", "duckdb", "torch", "fastapi"})
+    assert loaded.isdisjoint({"prefect", "lance", "lancedb", "duckdb", "torch", "fastapi", "starlette", "review"})
 
 
 def test_looking_at_the_mart_and_the_runs_loads_no_prefect(call: Call, folder: Path) -> None:

@@ -192,6 +192,11 @@ def test_what_cannot_be_made_or_revoked_is_told(access: Access, tmp_path: Path) 
         Access(tmp_path / "nowhere")
 
 
+def test_looking_for_tokens_where_there_are_none_writes_nothing(access: Access, tmp_path: Path) -> None:
+    assert access.tokens() == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_a_page_says_it_says_once(access: Access) -> None:
     session = signed_in(access)
     assert access.take_said(session) is None

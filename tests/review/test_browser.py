@@ -9,7 +9,7 @@ from typing import Any, cast
 import duckdb
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.judged import word_endpoint
 from tests.review.asked import HIGH, LOW, Asked, another_night
@@ -24,21 +24,20 @@ AXE = AXE_FILE_PATH.read_text(encoding="utf-8")
 @contextmanager
 def opened(chromium: Browser, url: str, *, script: bool = True) -> Iterator[Page]:
     """A browser window that nobody is signed in at. Whatever goes wrong in a page fails the test."""
-    context = chromium.new_context(
+    with chromium.new_context(
         base_url=url,
         color_scheme="light",
         reduced_motion="reduce",
         viewport={"width": WIDE, "height": 900},
         java_script_enabled=script,
-    )
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
-    page.on("dialog", lambda dialog: faults.append(f"a dialog: {dialog.message}"))
-    page.on("request", lambda request: faults.append(request.url) if not request.url.startswith(url) else None)
-    yield page
-    context.close()
+    ) as context:
+        page = context.new_page()
+        faults: list[str] = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
+        page.on("dialog", lambda dialog: faults.append(f"a dialog: {dialog.message}"))
+        page.on("request", lambda request: faults.append(request.url) if not request.url.startswith(url) else None)
+        yield page
     assert not faults
 
 
@@ -67,6 +66,12 @@ def press(page: Page, key: str) -> None:
     """A key that leads to another page."""
     with page.expect_navigation():
         page.keyboard.press(key)
+
+
+def click(page: Page, what: Locator) -> None:
+    """A link or button that leads to another page."""
+    with page.expect_navigation():
+        what.click()
 
 
 def test_a_reviewer_decides_by_keyboard_alone_and_the_next_night_obeys(
@@ -121,7 +126,7 @@ def test_a_reviewer_decides_by_keyboard_alone_and_the_next_night_obeys(
         assert at_last == at_first - 5 - len(HIGH) - len(LOW)
         # A contradiction is settled.
         page.goto("/contradictions")
-        page.locator("[data-item]", has_text="negation").click()
+        click(page, page.locator("[data-item]", has_text="negation"))
         press(page, "3")
         is_said(page, "Settled: both stand.")
     # What was decided is in the tables once the page has ended, if not before.
@@ -159,9 +164,9 @@ def focused(page: Page) -> str:
 
 
 def bulk(page: Page, link: str, does: str, n: int) -> None:
-    page.get_by_role("link", name=link).click()
+    click(page, page.get_by_role("link", name=link))
     expect(page.get_by_role("listitem").filter(has=page.locator("[data-item]"))).to_have_count(n)
-    page.get_by_role("button", name=f"{does} {n} questions").click()
+    click(page, page.get_by_role("button", name=f"{does} {n} questions"))
     is_said(page, f"{n} questions answered")
 
 
@@ -174,8 +179,8 @@ def decisions_in(asked: Asked) -> dict[str, str | None]:
     return dict(rows)
 
 
-def test_the_keys_are_shown_and_can_be_turned_off(chromium: Browser, served: Serves, asked_once: Asked) -> None:
-    with served(asked_once) as here, opened(chromium, here.url) as page:
+def test_the_keys_are_shown_and_can_be_turned_off(chromium: Browser, served: Serves, asked: Asked) -> None:
+    with served(asked) as here, opened(chromium, here.url) as page:
         sign_in(page, here.access.create_token("keys", role="admin"))
         page.keyboard.press("?")
         dialog = page.get_by_role("dialog", name="Keys")

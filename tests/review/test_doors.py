@@ -66,12 +66,16 @@ def test_this_machine_has_several_names(visitor: Visits) -> None:
         {"sec-fetch-site": "same-origin", "origin": "https://evil.example"},
     ],
 )
-def test_a_form_of_another_site_is_refused(visitor: Visits, headers: dict[str, str]) -> None:
+def test_a_form_of_another_site_is_refused_and_written_down(
+    visitor: Visits, asked: Asked, headers: dict[str, str]
+) -> None:
     one = visitor().signs_in()
     review_id, token = one.questions()[0], one.form_token
     for path in (f"/questions/{review_id}", "/undo", "/sign-out", "/sign-in"):
         assert one.send_from(headers, path, form_token=token, decision="delete").status_code == 403
     assert review_id in one.questions()
+    lines = Reviews(asked.settings()).audit_page(scopes=None, limit=4)
+    assert [(line.what, line.allowed, "another site" in line.detail) for line in lines] == [("form", False, True)] * 4
 
 
 @pytest.mark.parametrize("forged", ["", "0" * 64, "another session's"])

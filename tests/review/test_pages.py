@@ -117,6 +117,7 @@ def test_spec_rows_are_a_table_of_their_fields(visitor: Visits) -> None:
     assert "<ins>12.5</ins>" in text
     assert "<del>12</del>" in text
     assert "2 differ" in text
+    assert "table_column" not in text
 
 
 def test_differences_are_heard_as_well_as_seen(visitor: Visits) -> None:

@@ -82,10 +82,10 @@ def test_with_a_proxy_in_front_it_may_listen_to_others() -> None:
     check_address("0.0.0.0", "http://localhost:9000")
 
 
-def test_a_port_that_is_taken_is_told(asked_once: Asked) -> None:
+def test_a_port_that_is_taken_is_told(asked: Asked) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        settings = asked_once.settings(review={"port": port})
+        settings = asked.settings(review={"port": port})
         with pytest.raises(CannotServe, match=rf"127.0.0.1:{port}: cannot be listened at: .*--port names another"):
             serve(settings, opens_browser=False, progress=Progress(quiet=True))
 
