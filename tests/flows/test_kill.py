@@ -217,6 +217,7 @@ def test_killed_while_embedding_or_joining_the_next_run_reuses_what_was_computed
 IN_SLICES = """
 import os, pathlib, sys, time
 import flows.judge
+import flows.verdicts
 from flows.cli import main
 from flows.judging import judge_pairs
 flows.judge.SLICE_PAIRS = 100
@@ -227,7 +228,7 @@ def judge(pairs, *args, **kwargs):
     with judged.open("a") as told:
         told.write(f"{pairs.height}\\n")
     return judge_pairs(pairs, *args, **kwargs)
-flows.judge.judge_pairs = judge
+flows.verdicts.judge_pairs = judge
 main()
 """
 JUDGED = (*TABLES, "pairs", "variants", "links", "contradictions", "pending_reviews")

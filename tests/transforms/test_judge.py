@@ -276,9 +276,12 @@ def test_spec_rows_are_judged_field_by_field(left: Chunk, right: Chunk, wanted: 
     assert relation(left, right) == relation(right, left) == wanted
 
 
-def test_spec_rows_of_the_same_fields_need_no_reader() -> None:
-    row = verdicts((spec(), spec("5000 W")), reading=UNREAD).row(0, named=True)
-    assert (row["confidence"], row["is_confirmed"]) == (pytest.approx(0.99), True)
+def test_spec_rows_of_the_same_words_need_no_reader_and_those_written_another_way_are_a_question() -> None:
+    same, other = (
+        verdicts((spec(), it), reading=UNREAD).row(0, named=True) for it in (spec(sub="MOTOR"), spec("5000 W"))
+    )
+    assert (same["relation"], same["confidence"], same["is_confirmed"]) == (EQUIVALENT, pytest.approx(0.99), True)
+    assert (other["relation"], other["confidence"], other["is_confirmed"]) == (EQUIVALENT, pytest.approx(0.85), False)
 
 
 # ---- the newer
