@@ -21,6 +21,7 @@ from transforms.neighbours import (
     assigned,
     join_by_partitions,
     join_exactly,
+    near_any,
     search_exactly,
     trained,
 )
@@ -305,6 +306,25 @@ def test_a_sieve_changes_nothing_that_is_found(
     assert same(exact, join_exactly(grid, is_new, most=most, threshold=threshold))
     assert same(*through)
     assert np.array_equal(truths[0].keys, truths[1].keys)
+
+
+@settings(max_examples=60, deadline=None)
+@given(world=worlds(min_rows=1), threshold=THRESHOLDS, rows=BLOCKS)
+def test_rows_near_any_of_some_are_those_that_a_plain_loop_finds(world: World, threshold: float, rows: int) -> None:
+    queries, members = np.flatnonzero(world.is_new), np.flatnonzero(~world.is_new)
+    sieve = sieve_of(world.grid, threshold=threshold)
+    with blocks_of(rows):
+        is_near = near_any(
+            world.grid[queries],
+            sieve.coarse.codes[queries],
+            world.grid[members],
+            sieve.at(members),
+            threshold=threshold,
+        )
+    found = similarities(world.grid, threshold=threshold)
+    new = set(queries.tolist())
+    wanted = {other for pair in found for other in pair if other not in new and new & set(pair)}
+    assert set(members[is_near].tolist()) == wanted
 
 
 @pytest.mark.parametrize("share", [0.01, 0.2])
