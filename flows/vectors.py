@@ -192,15 +192,26 @@ class Vectors:
         dataset = self.published(run)
         return 0 if dataset is None else int(dataset.count_rows(is_scope(scope)))
 
+    def size(self, *, run: Run) -> int:
+        """How many vectors the run published."""
+        dataset = self.published(run)
+        return 0 if dataset is None else int(dataset.count_rows())
+
     def nearest_in_index(
-        self, query: NDArray[np.float32], scope: str, *, run: Run, most: int, probes: int
+        self, query: NDArray[np.float32], scope: str | None, *, run: Run, most: int, probes: int
     ) -> tuple[pl.Series, Grid]:
-        """The chunks of a scope that the index finds nearest, in the order of their ids, and their vectors on the
-        grid."""
+        """The chunks of a scope, of all scopes where it is None, that the index finds nearest, in the order of their
+        ids, and their vectors on the grid."""
         dataset = self.published(run)
         assert dataset is not None  # only a table with rows has an index to ask
         asked = {"column": _COLUMN, "q": query, "k": most, "metric": "dot", "nprobes": probes}
-        found = dataset.to_table(columns=["chunk_id", _COLUMN], nearest=asked, filter=is_scope(scope), prefilter=True)
+        found = dataset.to_table(
+            columns=["chunk_id", _COLUMN],
+            nearest=asked,
+            filter=None if scope is None else is_scope(scope),
+            prefilter=scope is not None,
+            disable_scoring_autoprojection=True,
+        )
         rows = _frame(found).sort("chunk_id")
         return rows["chunk_id"], snapped(rows[_COLUMN].to_numpy().reshape(rows.height, self.dimensions))
 
@@ -245,7 +256,12 @@ def loaded_of(kept: KeptRows, wanted: list[NDArray[np.bool_]]) -> Loaded:
 
 def is_scope(scope: str) -> str:
     """The filter for rows of a scope, whatever it is called."""
-    return "scope = '" + scope.replace("'", "''") + "'"
+    return f"scope = {quoted(scope)}"
+
+
+def quoted(name: str) -> str:
+    """A name as a filter takes it."""
+    return "'" + name.replace("'", "''") + "'"
 
 
 def _no_ids() -> pl.DataFrame:
