@@ -70,6 +70,7 @@ Count = Annotated[int, BeforeValidator(_number)]
 Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Kind = Literal["text", "file", "spec_row", "memory"]
 Guard = Literal["max_reject_share", "max_removed_share", "max_group_chunks", "max_merge_jump"]
+Shape = Literal["knowledge_chunks", "documents", "memories"]
 Format = Literal["auto", "parquet", "csv", "jsonl", "arrow", "duckdb", "documents"]
 
 
@@ -210,6 +211,7 @@ class LoadSettings(_Section):
     on_unreadable: Literal["fail", "skip"] = "fail"
     batch_rows: Count = Field(default=131_072, ge=1)
     max_text_bytes: Count = Field(default=16 * 1024 * 1024, ge=1)
+    known_files: bool = True
 
 
 class ChunkingSettings(_Section):
@@ -304,6 +306,22 @@ class LlmSettings(_Section):
         return self
 
 
+class BackfillSettings(_Section):
+    """Rows of a legacy system: how many of them a run takes, and which of their columns is what."""
+
+    slice_rows: Count = Field(default=100_000, ge=1)
+    shape: Shape | None = None
+    scope_by: Annotated[list[str], Field(min_length=1)] | None = None
+    text_column: str | None = None
+    id_column: str | None = None
+    doc_id_column: str | None = None
+    seen_at_column: str | None = None
+    hash_column: str | None = None
+    embedding_column: str | None = None
+    model_column: str | None = None
+    embedding_model: Name | None = None
+
+
 class GuardSettings(_Section):
     """What stops a run from publishing."""
 
@@ -313,6 +331,48 @@ class GuardSettings(_Section):
     max_merge_jump: Number = Field(default=5, ge=1)
     from_chunks: Count = Field(default=50, ge=1)
     allow: list[Guard] = Field(default_factory=list)
+
+
+class ReportSettings(_Section):
+    """The page that a night leaves."""
+
+    enabled: bool = True
+    keep: Count = Field(default=90, ge=1)
+    samples: Count = Field(default=10, ge=1, le=1_000)
+    variants: Count = Field(default=3, ge=1, le=100)
+    text_chars: Count = Field(default=280, ge=1, le=10_000)
+
+
+class MetricsSettings(_Section):
+    """Figures for Prometheus."""
+
+    enabled: bool = True
+    path: Folder | None = None
+
+
+class LogSettings(_Section):
+    """Where a night is logged, beside what it says to who runs it."""
+
+    format: Literal["text", "json"] = "text"
+    path: Folder | None = None
+    level: Literal["debug", "info", "warning"] = "info"
+
+
+class ReviewSettings(_Section):
+    """The page where people decide."""
+
+    host: Name = "127.0.0.1"
+    port: Count = Field(default=8765, ge=0, le=65_535)
+    url: str | None = None
+    page_size: Count = Field(default=50, ge=1, le=500)
+    session_hours: Number = Field(default=12, gt=0, le=720)
+    idle_minutes: Number = Field(default=60, gt=0)
+
+    @model_validator(mode="after")
+    def _url_is_one(self) -> "ReviewSettings":
+        if self.url is not None:
+            _check_url(self.url)
+        return self
 
 
 class Settings(BaseSettings):
@@ -332,6 +392,11 @@ class Settings(BaseSettings):
     judge: JudgeSettings = JudgeSettings()
     llm: LlmSettings = LlmSettings()
     guard: GuardSettings = GuardSettings()
+    report: ReportSettings = ReportSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    log: LogSettings = LogSettings()
+    backfill: BackfillSettings = BackfillSettings()
+    review: ReviewSettings = ReviewSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -21,9 +21,11 @@ from schemas.tables import (
     CHUNKS,
     CONTRADICTIONS,
     FORWARDS,
+    LEGACY_ROWS,
     LINKS,
     OCCURRENCES,
     PAIRS,
+    PARSED_FILES,
     PENDING_REVIEWS,
     REJECTS,
     VARIANTS,
@@ -141,6 +143,18 @@ def fold_exact(
             "chunks_touched": groups.height - new.height,
         },
         "reasons": dict(of_inputs["reason"].value_counts(sort=True).iter_rows()),
+        "sources": _by_source(keys, of_inputs),
+    }
+
+
+def _by_source(keys: pl.DataFrame, rejects: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """Tonight's rows by source."""
+    taken = keys.group_by("source").agg(new=pl.col("is_new").sum(), rows=pl.len())
+    refused = rejects.group_by("source").agg(rejected=pl.len())
+    both = taken.cast({"source": pl.String}).join(refused, on="source", how="full", coalesce=True).fill_null(0)
+    return {
+        row["source"]: {"new": row["new"], "known": row["rows"] - row["new"], "rejected": row["rejected"]}
+        for row in both.sort("source").iter_rows(named=True)
     }
 
 
@@ -245,6 +259,7 @@ def changes_in(staging: Path) -> list[Change]:
         *corpora_changes(staging / "load", staging / DOCUMENTS),
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(REJECTS.name, appends=folder / "rejects.parquet", updates=(folder / "rejects-again.parquet",)),
+        *_changes_where_staged(staging),
     ]
     if is_judged:
         updates.append(judge / "chunks-judged.parquet")
@@ -260,6 +275,17 @@ def changes_in(staging: Path) -> list[Change]:
         Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
         *rest,
     ]
+
+
+def _changes_where_staged(staging: Path) -> list[Change]:
+    """What only some nights have: a slice of a legacy source, and documents that were parsed."""
+    legacy, files = staging / "legacy" / "rows.parquet", staging / "files" / "files.parquet"
+    gone = legacy.with_name("rows-gone.parquet")
+    changes = [
+        Change(LEGACY_ROWS.name, appends=legacy, updates=(legacy.with_stem("rows-moved"),), deletes=gone),
+        Change(PARSED_FILES.name, appends=files, updates=(files.with_stem("files-moved"),)),
+    ]
+    return [change for change in changes if change.appends is not None and change.appends.exists()]
 
 
 def _judged_changes(judge: Path, near: Path) -> list[Change]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, OF_A_VERSION, PUBLIS
 from schemas.terms import COMPLETE, PUBLISHED, ROLLED_BACK
 
 _CONTRACTS = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
-_JSON = ("actions", "stage_seconds", "table_versions", "settings", "neighbours")
+_JSON = ("actions", "stage_seconds", "table_versions", "settings", "neighbours", "sources", "stage_peak_mib")
 # What each night looks up by key.
 _INDEXED = (CHUNKS, OCCURRENCES, CANONICALS, REJECTS)
 _UPDATE_SLICE_ROWS = 100_000
@@ -47,6 +48,8 @@ _INDEX_FROM_ROWS = 10_000
 # Rows outside an index are read through on each lookup: cheap while they are few.
 _UNINDEXED_SHARE = 0.05
 _COMPACT_FROM_FRAGMENTS = 40
+# Decisions come quickly one after the other: a reader that opened the run before the last is let finish.
+_STILL_READ = 3
 
 
 class NoSuchRun(NightfoldError):
@@ -99,6 +102,9 @@ class Run:
     settings: dict[str, Any]
     note: str | None
     neighbours: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+    stage_peak_mib: dict[str, float] = field(default_factory=dict)
+    decisions: int | None = None
 
     @property
     def vector_tables(self) -> list[str]:
@@ -108,6 +114,11 @@ class Run:
     @property
     def is_readable(self) -> bool:
         return self.status in (PUBLISHED, ROLLED_BACK)
+
+    @property
+    def is_night(self) -> bool:
+        """Whether it went through the stages: what a reviewer or a rollback publishes does not."""
+        return bool(self.stage_seconds)
 
 
 @dataclass(frozen=True)
@@ -123,14 +134,19 @@ class Change:
 
 
 class Warehouse:
-    """The tables under one location. Only the lock, the staging and the mart need it to be a folder."""
+    """The tables under one location. Only the lock, the staging and the mart need it to be a folder.
 
-    def __init__(self, location: str) -> None:
+    With `keeps_open` a published table stays open, and its indexes in memory, until another version of it is asked for:
+    for who asks a little, many times.
+    """
+
+    def __init__(self, location: str, *, keeps_open: bool = False) -> None:
         if "://" in location:
             raise NightfoldError(f"[warehouse] path = {location!r}: object stores are not supported yet; name a folder")
         if not location.strip():
             raise NightfoldError(f"[warehouse] path = {location!r}: names no folder")
         self.location = str(Path(location).expanduser())
+        self._opened: dict[str, lance.LanceDataset] | None = {} if keeps_open else None
 
     @property
     def folder(self) -> Path:
@@ -203,12 +219,16 @@ class Warehouse:
         version = None if run is None else run.table_versions.get(table)
         if run is None or version is None:
             return None
+        if self._opened is not None and table in self._opened and self._opened[table].version == version:
+            return self._opened[table]
         dataset = self.find_table(table, version)
         if dataset is None:
             raise TableDamaged(
                 f"{self._uri(table)}: version {version}, which run {run.run_id} published, is gone; go back to a run "
                 "that is still whole (`nightfold runs rollback`), or restore the warehouse folder from a backup"
             )
+        if self._opened is not None:
+            self._opened[table] = dataset
         return dataset
 
     def head(self, table: str) -> lance.LanceDataset:
@@ -338,9 +358,10 @@ class Warehouse:
     def prune(self, *, keep_runs: int) -> int:
         """Drops table versions that none of the last `keep_runs` readable runs names; returns how many.
 
-        `runs` keeps every row and only its latest version.
+        Runs of decisions do not count: of those between two nights the last is kept, beside the latest few, which
+        somebody may be reading still. `runs` keeps every row and only its latest version.
         """
-        kept = [run.table_versions for run in self.runs() if run.is_readable][-keep_runs:]
+        kept = [run.table_versions for run in _kept([run for run in self.runs() if run.is_readable], keep_runs)]
         _compact(self.head(RUNS.name))
         dropped = 0
         vectors = {name for versions in kept for name in versions if name.startswith(OF_A_VERSION)}
@@ -357,6 +378,16 @@ class Warehouse:
         return run.is_readable and all(
             self.find_table(table, version) is not None for table, version in run.table_versions.items()
         )
+
+
+def _kept(runs: list[Run], keep_runs: int) -> list[Run]:
+    """The runs whose versions stay: the last nights, of the decisions between two of them the last run, and the latest
+    few of any kind."""
+    nights = [place for place, run in enumerate(runs) if run.decisions is None]
+    first = nights[-keep_runs] if len(nights) >= keep_runs else 0
+    pairs = zip_longest(runs[first:], runs[first + 1 :])
+    kept = [run for run, after in pairs if run.decisions is None or after is None or after.decisions is None]
+    return [*kept, *(run for run in runs[-_STILL_READ:] if run.decisions is not None and run not in kept)]
 
 
 def _grow(dataset: lance.LanceDataset, contract: Contract) -> None:
@@ -406,7 +437,8 @@ class Found:
         if self.places.height <= _LOOKUP_FEW:
             rows = _by_index(self.dataset, there, self.places[key])
         elif self.places.height <= self.dataset.count_rows() * _TAKE_SHARE:
-            rows = _frame(self.dataset.take(self.places["place"].to_arrow(), columns=there))
+            # Not `take`, by number: among deleted rows that costs seconds. Row ids have no public name for it.
+            rows = _frame(self.dataset._take_rows(self.places["place"].to_arrow(), columns=there))  # noqa: SLF001
         else:
             rows = _matching(self.dataset, [*there, *({key} - set(there))], self.places.select(key))
         gained = [pl.lit(None, dtype=self.contract.dtypes[name]).alias(name) for name in columns if name not in there]
@@ -441,13 +473,11 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
 
 
 def _matching(dataset: lance.LanceDataset, columns: list[str], wanted: pl.DataFrame) -> pl.DataFrame:
-    """The rows whose key is one of `wanted`, in the table's order, with the `place` of each. Read batch by batch."""
-    batches = dataset.to_batches(columns=columns, batch_size=_SCAN_ROWS)
-    found, place = [], 0
-    for rows in map(_frame, batches):
-        found.append(rows.with_row_index("place", offset=place).join(wanted, on=wanted.columns, how="semi"))
-        place += rows.height
-    return pl.concat(found)
+    """The rows whose key is one of `wanted`, in the table's order, with the `place` of each, by which Lance finds it.
+    Read batch by batch."""
+    batches = dataset.to_batches(columns=columns, batch_size=_SCAN_ROWS, with_row_id=True)
+    found = [rows.join(wanted, on=wanted.columns, how="semi") for rows in map(_frame, batches)]
+    return pl.concat(found).rename({"_rowid": "place"})
 
 
 def _row_count(path: Path) -> int:

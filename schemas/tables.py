@@ -9,12 +9,17 @@ from schemas.terms import (
     ACTIONS,
     COMPLETION,
     CORPUS_TYPES,
+    DECISIONS,
     DOCUMENT_STATUS,
+    EMBEDDING_WAS,
+    HASH_WAS,
     KINDS,
     PERSONAL,
     RELATIONS,
+    RESOLUTIONS,
     RUN_STATUS,
     SIDES,
+    UNDO,
 )
 
 _TEXT = pa.large_string()
@@ -225,9 +230,9 @@ PENDING_REVIEWS = Contract(
         ("reason", _TEXT, "Why a person is asked"),
         ("queued_at", _TIME, "When it was asked"),
         ("reviewed_at", _TIME, "When it was answered; null while open"),
-        ("reviewed_by", _TEXT, "Who answered"),
-        ("decision", _TEXT, "The answer"),
-        ("notes", _TEXT, "The reviewer's words"),
+        ("reviewed_by", _TEXT, "Who answered; of a question that closed by itself the run that closed it"),
+        ("decision", _TEXT, "The answer; closed where its rows have changed or gone; merged_into_existing by a night"),
+        ("notes", _TEXT, "The reviewer's words, or why it closed"),
     ),
     key=("review_id",),
 )
@@ -237,14 +242,28 @@ REVIEW_DECISIONS = Contract(
     about="A reviewer's answer, kept for ever.",
     shape=_shape(
         ("decision_id", _TEXT, "Id derived from the answer"),
-        ("review_id", _TEXT, "The question it answers"),
-        ("decision", _TEXT, "merge, keep_separate, link, flag_contradiction or delete"),
-        ("target_canonical_id", _TEXT, "The group chosen, for a merge"),
+        ("review_id", _TEXT, "The question it answers; of a contradiction the pair_id"),
+        ("decision", _TEXT, "merge, keep_separate, link, flag_contradiction or delete; the side that stands; or undo"),
+        ("target_canonical_id", _TEXT, "The group chosen, for a merge, link or contradiction"),
         ("reviewer", _TEXT, "Who decided"),
         ("notes", _TEXT, "The reviewer's words"),
         ("decided_at", _TIME, "When"),
+        ("seq", pa.int64(), "Its place in the order of all decisions"),
+        ("scope", _TEXT, "The wall"),
+        ("chunk_id", _TEXT, "The chunk in question"),
+        ("batch_id", _TEXT, "The bulk action or file it came with; null for one by itself"),
+        ("undoes", _TEXT, "The decision that an undo takes back"),
+        ("undone_by", _TEXT, "The undo that took it back; null while it stands"),
+        ("outcome", _TEXT, "applied, or why it came to nothing"),
+        ("effects", _TEXT, "JSON: what it changed, and what was there before, so that an undo can restore it"),
+        ("run_id", _TEXT, "The run that applied it"),
     ),
     key=("decision_id",),
+    rules={
+        "decision_id_is_derived": _is_id("decision_id"),
+        "decision_is_known": pl.col("decision").is_in((*DECISIONS, *RESOLUTIONS, UNDO)),
+        "reviewer_is_present": pl.col("reviewer").str.contains(r"\S"),
+    },
 )
 
 FORWARDS = Contract(
@@ -266,18 +285,19 @@ FORWARDS = Contract(
 
 SEPARATIONS = Contract(
     name="separations",
-    about="Two chunks that are never merged again by themselves: one was taken out of the other's group.",
+    about="Two chunks that are never merged by themselves: a person took one out of the other's group, or said so.",
     shape=_shape(
         ("pair_id", _TEXT, "Id derived from the two chunks"),
         ("left_id", _TEXT, "The lower chunk_id"),
         ("right_id", _TEXT, "The higher chunk_id"),
         ("scope", _TEXT, "The wall"),
-        ("chunk_id", _TEXT, "The one that was taken out"),
-        ("canonical_id", _TEXT, "The group it was taken out of"),
-        ("merged_because", _TEXT, "The reason of the merge that was undone"),
-        ("decided_by", _TEXT, "Who took it out"),
+        ("chunk_id", _TEXT, "The one that was taken out, or in question"),
+        ("canonical_id", _TEXT, "The group it was taken out of, or that it is kept apart from"),
+        ("merged_because", _TEXT, "The reason of the merge that was undone; null where they were never merged"),
+        ("decided_by", _TEXT, "Who decided it"),
         ("decided_at", _TIME, "When"),
         ("run_id", _TEXT, "The run that did it"),
+        ("decision", _TEXT, "keep_separate, link or flag_contradiction; null for one taken out of a group"),
     ),
     key=("pair_id",),
     rules={"pair_id_is_derived": _is_id("pair_id"), "left_below_right": _below},
@@ -304,6 +324,53 @@ REJECTS = Contract(
         "source_is_present": pl.col("source").str.len_bytes() > 0,
         "locator_is_present": pl.col("locator").str.len_bytes() > 0,
         "reason_is_present": pl.col("reason").str.len_bytes() > 0,
+    },
+)
+
+LEGACY_ROWS = Contract(
+    name="legacy_rows",
+    about="A row that `nightfold backfill` brought in, under its id in the legacy system.",
+    shape=_shape(
+        ("legacy_id", _TEXT, "Id derived from scope, source, old id and window"),
+        ("scope", _TEXT, "The wall"),
+        ("source", _TEXT, "Name of the source it came from"),
+        ("old_id", _TEXT, "Its id in the legacy system, or file:row where it has none"),
+        ("chunk_index", pa.int32(), "Position of the window in its document, from 0; null for a row that is whole"),
+        ("shape", _TEXT, "What it was read as: knowledge_chunks, documents or memories"),
+        ("chunk_id", _TEXT, "The chunk it says"),
+        ("row_hash", _TEXT, "SHA-256 of the content contract over the whole legacy row, all of its windows together"),
+        ("hash_was", _TEXT, "The legacy hash: missing, right or wrong"),
+        ("embedding_was", _TEXT, "The legacy embedding: none, usable, or why it was refused"),
+        ("row_digest", _TEXT, "Digest of the row as it was mapped: one that is here already is skipped"),
+        ("run_id", _TEXT, "The run that brought it in, or last changed it"),
+    ),
+    key=("legacy_id",),
+    rules={
+        "legacy_id_is_derived": _is_id("legacy_id"),
+        "chunk_id_is_derived": _is_id("chunk_id"),
+        "row_hash_is_sha256": _is_hash("row_hash"),
+        "hash_is_known": pl.col("hash_was").is_in(HASH_WAS),
+        "embedding_is_known": pl.col("embedding_was").is_in(EMBEDDING_WAS),
+    },
+)
+
+PARSED_FILES = Contract(
+    name="parsed_files",
+    about="A document file as it was parsed: one with the same bytes in the same scope need not be parsed again.",
+    shape=_shape(
+        ("file_key", _TEXT, "Id derived from scope, bytes, parser and chunking"),
+        ("scope", _TEXT, "The wall"),
+        ("file_hash", _TEXT, "SHA-256 of the file contract: of the scope and the raw bytes"),
+        ("chunk_ids", pa.large_list(_TEXT), "The chunks of its windows, in their order"),
+        ("layout_digests", pa.large_list(pa.uint64()), "Digest of each window as it is laid out in this file"),
+        ("texts", pa.large_list(_TEXT), "Each window's text, where its chunk shows another layout of it; else null"),
+        ("run_id", _TEXT, "The run that last parsed it"),
+    ),
+    key=("file_key",),
+    rules={
+        "file_key_is_derived": _is_id("file_key"),
+        "file_hash_is_sha256": _is_hash("file_hash"),
+        "has_a_window": pl.col("chunk_ids").list.len() >= 1,
     },
 )
 
@@ -408,6 +475,9 @@ RUNS = Contract(
         ("settings", _TEXT, "JSON: the settings of the run"),
         ("note", _TEXT, "Why it failed, or what was skipped"),
         ("neighbours", _TEXT, "JSON: embedding model and version, pairs found, kept and cut, probes by scope"),
+        ("sources", _TEXT, "JSON: rows by source: new, known and rejected"),
+        ("stage_peak_mib", _TEXT, "JSON: the most memory held in each stage, in MiB"),
+        ("decisions", pa.int64(), "Decisions of people that the run applied and nothing else; null for a night"),
     ),
     key=("run_id",),
     rules={
@@ -471,6 +541,8 @@ PUBLISHED_TABLES = (
     REVIEW_DECISIONS,
     FORWARDS,
     SEPARATIONS,
+    LEGACY_ROWS,
+    PARSED_FILES,
     CORPORA,
     AGENTS,
     CORPUS_AGENT_ASSIGNMENTS,
