@@ -14,8 +14,9 @@ from flows.encoders import open_encoder
 from flows.errors import NightfoldError, UnreadableSource
 from flows.legacy import found_of, is_in
 from flows.lock import WarehouseLocked, writer_lock
-from flows.night import NothingPublished, Outcome, night
+from flows.night import Outcome, night
 from flows.readers import read
+from flows.run_rows import NothingPublished
 from flows.settings import InputSettings, Settings
 from flows.slices import Cut, Legacy, Slice, cut_source, drop_slice, identity_of, unreadable
 from flows.sources import Source, find_sources

@@ -90,7 +90,8 @@ def check_blast_radius(
         groups = pl.concat([pl.read_parquet(file, glob=False) for file in files])
         check_group_size(groups.join(tonight, on="canonical_id", how="semi"), limit=settings.max_group_chunks)
     if "max_merge_jump" not in settings.allow:
-        nights = [run for run in warehouse.runs() if run.status == PUBLISHED and run.chunks_new >= settings.from_chunks]
+        runs = [run for run in warehouse.runs() if run.status == PUBLISHED and run.decisions is None]
+        nights = [run for run in runs if run.chunks_new >= settings.from_chunks]
         check_merge_jump(
             merged,
             chunks_new,

@@ -30,7 +30,7 @@ from transforms.supersede import starts, superseded
 SLICE_PAIRS = 50_000
 _JUDGED = {**{name: PAIRS.dtypes[name] for name in NOMINATED}, **VERDICT, "is_known": pl.Boolean()}
 READ_BY_JUDGE = ["chunk_id", "kind", "text", "metadata", "first_seen_at"]
-_FACTS = ["chunk_id", "scope", "first_seen_at", "last_seen_at", "occurrences", "keep_apart", *BECAME]
+_FACTS = ["chunk_id", "scope", "first_seen_at", "last_seen_at", "occurrences", "keep_apart", "deleted_at", *BECAME]
 
 
 def limits_of(settings: JudgeSettings) -> Limits:
@@ -67,7 +67,7 @@ def judge_night(
         return {"judged": 0, "merged": 0, "actions": {}, "acted_new": 0, "relations": {}}
     judged = judged_pairs(pairs, slices, tonight=tonight, settings=settings, tell=tell, tell_rows=tell_rows)
     chunks = tonight.chunks(chunks_in(judged)["chunk_id"], _FACTS)
-    separations = tonight.read(SEPARATIONS, ["pair_id", "left_id", "right_id"])
+    separations = tonight.read(SEPARATIONS, ["pair_id", "left_id", "right_id", "decision"])
     judged = decided(judged, chunks, separations, limits=limits_of(settings.judge))
     groups = make_groups(judged, separations, tonight=tonight, settings=settings.judge)
     replaced = make_superseded(judged, chunks, groups, tonight=tonight)
@@ -79,7 +79,7 @@ def judge_night(
     tables.chunks(became)
     tables.groups(groups)
     tables.links(judged)
-    tables.reviews(judged, became, groups)
+    tables.reviews(judged, became, groups, separations)
     acted = became.filter((pl.col("action") != pl.col("action_before")) & (pl.col("action") != STORED_AS_NEW))
     counted = acted["action"].value_counts()
     return {
@@ -140,8 +140,10 @@ def make_groups(
         is_standing=pl.col("chunk_id").is_in(canonicals["chunk_id"].implode()),
     )
     members = _with_preference(members, tonight, settings.stands)
+    # A deleted chunk brings nobody together; it stays where the chunk that stands for its group goes.
+    present = members.filter(pl.col("deleted_at").is_null() | pl.col("is_standing"))
     known_edges = (
-        tonight.merge_edges(members)
+        tonight.merge_edges(members.filter(pl.col("deleted_at").is_null()))
         .join(separations, on="pair_id", how="anti")
         .join(new_edges, on="pair_id", how="anti")
         .with_columns(is_new=pl.lit(value=False))
@@ -150,12 +152,19 @@ def make_groups(
     ends_of = ["left_id", "right_id"]
     disagree = judged.filter(pl.col("relation").is_in(DISAGREE))
     apart = pl.concat([separations.select(ends_of), disagree.select(ends_of), tonight.disagreements()])
-    after = grouped(members, edges, apart, stands=settings.stands)
+    after = _with_deleted(grouped(present, edges, apart, stands=settings.stands), members)
     moved = forwards(members.select("chunk_id", "canonical_id"), after.select("chunk_id", "canonical_id"))
     members = members.join(
         after.rename({"canonical_id": "group_id"}), on="chunk_id", how="inner", maintain_order="left"
     )
     return Groups(members, edges, moved, variants)
+
+
+def _with_deleted(after: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    stood = members.filter("is_standing").select("chunk_id", was="canonical_id").join(after, on="chunk_id", how="inner")
+    absent = members.join(after, on="chunk_id", how="anti").select("chunk_id", was="canonical_id")
+    followed = absent.join(stood.drop("chunk_id"), on="was", how="inner").select(after.columns)
+    return pl.concat([after, followed])
 
 
 def _no_groups(judged: pl.DataFrame, tonight: Tonight) -> Groups:

@@ -20,7 +20,7 @@ from schemas.tables import (
     VARIANTS,
 )
 from schemas.terms import FLAGGED, LINKED, QUEUED
-from transforms.review import asked_again, questions, review_id, settled
+from transforms.review import asked_again, closed, questions, review_id, settled
 
 _OPEN = "open"
 # What a judgement can change in a chunk.
@@ -146,8 +146,11 @@ class JudgedTables:
         now = groups.variants.join(stood, on="canonical_id", how="left").select(
             "chunk_id", "scope", "stands_id", "stood_id", canonical_id="group_id"
         )
-        # Of one whose group is stood for by the same chunk as before, only the id of the group can have changed.
-        kept = now.filter(pl.col("stands_id") == pl.col("stood_id")).select("chunk_id", group_id="canonical_id")
+        # Of one whose group is stood for by the same chunk as before, only the id of the group can have changed. One
+        # that was deleted has no edge to any other.
+        deleted = groups.members.filter(pl.col("deleted_at").is_not_null())["chunk_id"]
+        is_kept = (pl.col("stands_id") == pl.col("stood_id")) | pl.col("chunk_id").is_in(deleted.implode())
+        kept = now.filter(is_kept).select("chunk_id", group_id="canonical_id")
         kept_rows = before.join(kept, on="chunk_id", how="inner").filter(pl.col("group_id") != pl.col("canonical_id"))
         kept_rows = kept_rows.with_columns(canonical_id="group_id")
         made = (
@@ -160,9 +163,9 @@ class JudgedTables:
         self._write(before.join(now, on="chunk_id", how="anti").select("chunk_id"), "variants-gone")
 
     def links(self, judged: pl.DataFrame) -> None:
-        """Links and contradictions. A pair that is judged anew may be neither any more; what a person has resolved
-        stays as it is."""
-        judged = judged.with_columns(run_id=pl.lit(self.run_id), status=pl.lit(_OPEN))
+        """Links and contradictions. A pair that is judged anew may be neither any more; what a person has said or
+        resolved stays as it is."""
+        judged = judged.filter(~pl.col("is_settled")).with_columns(run_id=pl.lit(self.run_id), status=pl.lit(_OPEN))
         resolved = self.tonight.lookup(CONTRADICTIONS, judged["pair_id"], ["pair_id", "status"])
         resolved = resolved.filter(pl.col("status") != _OPEN).select("pair_id")
         for contract, action in ((LINKS, LINKED), (CONTRADICTIONS, FLAGGED)):
@@ -172,15 +175,64 @@ class JudgedTables:
             self._upsert(contract, rows, known)
             self._write(known.join(rows, on="pair_id", how="anti"), f"{contract.name}-gone")
 
-    def reviews(self, judged: pl.DataFrame, became: pl.DataFrame, groups: Groups) -> None:
-        """An open question for each chunk with a pair that a person must decide; merged, it asks nothing more."""
+    def reviews(self, judged: pl.DataFrame, became: pl.DataFrame, groups: Groups, separations: pl.DataFrame) -> None:
+        """An open question for each chunk with a pair that a person must decide; merged, it asks nothing more.
+        Questions whose rows have changed or gone are closed."""
         merged = groups.variants.select("chunk_id")
         asked = judged.filter(pl.col("action") == QUEUED)
         known_variants = self.tonight.lookup(VARIANTS, asked["later_id"], ["chunk_id"])
         asked = asked.join(pl.concat([merged, known_variants]), left_on="later_id", right_on="chunk_id", how="anti")
-        rows = questions(asked, became.select("chunk_id", "canonical_id"), queued_at=self.started_at)
+        now = became.select("chunk_id", "canonical_id", "superseded_by")
+        asked = self._without_separated_groups(asked, now, separations)
+        rows = questions(asked, now, queued_at=self.started_at)
         earlier = self.tonight.lookup(PENDING_REVIEWS, rows["review_id"])
         of_merged = self.tonight.lookup(PENDING_REVIEWS, merged.select(review_id(pl.col("chunk_id"))).to_series())
         answered = settled(of_merged, at=self.started_at, by=self.run_id)
-        both = pl.concat([asked_again(rows, earlier), answered])
-        self._upsert(PENDING_REVIEWS, both, pl.concat([earlier, of_merged]).select("review_id"))
+        still_open = self.tonight.read(PENDING_REVIEWS, PENDING_REVIEWS.columns, "reviewed_at is null")
+        still_open = still_open.join(pl.concat([rows, answered]), on="review_id", how="anti")
+        every = pl.concat([asked_again(rows, earlier), still_open])
+        gone = self._closed(every, rows, became, separations)
+        kept = every.join(gone, on="review_id", how="anti").join(rows, on="review_id", how="semi")
+        known = pl.concat([earlier, of_merged, still_open]).select("review_id").unique()
+        self._upsert(PENDING_REVIEWS, pl.concat([kept, answered, gone]), known)
+
+    def _without_separated_groups(
+        self, asked: pl.DataFrame, now: pl.DataFrame, separations: pl.DataFrame
+    ) -> pl.DataFrame:
+        """The pairs of two groups of which a person has set no chunk of one apart from a chunk of the other."""
+        if asked.is_empty() or separations.is_empty():
+            return asked
+        ends = pl.concat([separations["left_id"], separations["right_id"]])
+        facts = self.tonight.chunks(ends, ["chunk_id", "canonical_id"]).select("chunk_id", "canonical_id")
+        group = pl.concat([now.select("chunk_id", "canonical_id"), facts]).unique("chunk_id", keep="first")
+
+        def with_groups(pairs: pl.DataFrame) -> pl.DataFrame:
+            both = pairs.join(group.select(left_id="chunk_id", one="canonical_id"), on="left_id", how="left").join(
+                group.select(right_id="chunk_id", other="canonical_id"), on="right_id", how="left"
+            )
+            return both.with_columns(low=pl.min_horizontal("one", "other"), high=pl.max_horizontal("one", "other"))
+
+        apart = with_groups(separations).select("low", "high")
+        return with_groups(asked).join(apart, on=["low", "high"], how="anti").select(asked.columns)
+
+    def _closed(
+        self, asked: pl.DataFrame, of_tonight: pl.DataFrame, became: pl.DataFrame, separations: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Of the questions of tonight, and of the others that name a chunk which tonight replaced or grouped, those
+        that are none any more."""
+        is_other = pl.col("is_replaced") | (pl.col("canonical_id") != pl.col("canonical_before"))
+        changed = became.filter(is_other).select("chunk_id")
+        named = asked.select("review_id", "chunk_id", other_id=pl.col("candidates").str.extract_all("[0-9a-f]{32}"))
+        named = named.explode("other_id")
+        naming = pl.concat(
+            [named.join(changed, left_on=side, right_on="chunk_id", how="semi") for side in ("chunk_id", "other_id")]
+        )
+        looked_at = pl.concat([naming.select("review_id"), of_tonight.select("review_id")])
+        asked = asked.join(looked_at, on="review_id", how="semi")
+        ids = pl.concat([asked["chunk_id"], named.join(looked_at, on="review_id", how="semi")["other_id"]]).unique()
+        facts = ["chunk_id", "canonical_id", "superseded_by", "deleted_at"]
+        now = became.select("chunk_id", "canonical_id", "superseded_by")
+        chunks = self.tonight.chunks(ids.drop_nulls(), facts).select(facts)
+        # What is new has its group since tonight.
+        chunks = chunks.update(now, on="chunk_id", how="left")
+        return closed(asked, chunks, separations.select("pair_id"), at=self.started_at, by=self.run_id)

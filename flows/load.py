@@ -13,9 +13,10 @@ from flows.readers import Batch, Recall, read
 from flows.settings import Settings
 from flows.sources import BYTES, Source, SourceFile
 from schemas.rows import ROWS, TEXT_FITS
-from schemas.tables import REJECTS
+from schemas.tables import CORPORA, REJECTS
 from schemas.terms import FILE
 from transforms.chunking import chunk_documents
+from transforms.corpora import with_scope
 from transforms.hashing import derived_id, file_hash
 from transforms.mapping import ColumnMap, MissingColumn, mapped, resolved
 
@@ -34,11 +35,13 @@ def load_sources(
     folder: Path,
     *,
     tell_rows: Callable[[int], None],
+    corpora: pl.DataFrame | None = None,
     known: KnownFiles | None = None,
 ) -> dict[str, Any]:
-    """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped. Documents
-    that are `known` are not parsed; those that are, are named in `files.parquet`."""
-    door = _Door(settings, Parts(folder), tell_rows, known)
+    """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped. `corpora`
+    are those that rows can be in. Documents that are `known` are not parsed; those that are, are named in
+    `files.parquet`."""
+    door = _Door(settings, Parts(folder), tell_rows, corpora=corpora, known=known)
     for source in sources:
         door.take(source)
     door.parts.close()
@@ -67,12 +70,22 @@ class ScopeComesLate(Exception):
 @dataclass
 class DefaultScope:
     """All files of an input go to the default scope, or none does: the wall must not hang on how rows are split over
-    files, nor two files that lost their scope share one."""
+    files, nor two files that lost their scope share one. Likewise all of them name a corpus for their rows, or none."""
 
     scoped: SourceFile | None = None
     is_taken: bool = False
+    first: tuple[SourceFile, bool] | None = None
 
     def see(self, file: SourceFile, before: ColumnMap, settled: ColumnMap) -> None:
+        self.first = self.first or (file, settled.is_of_corpora)
+        if settled.is_of_corpora != self.first[1]:
+            has, lacks = (file, self.first[0]) if settled.is_of_corpora else (self.first[0], file)
+            raise UnreadableSource(
+                f"{file.path}: {has.name} of this input has a column corpus_id and {lacks.name} has none; add what is "
+                "missing, or make them two inputs"
+            )
+        if settled.is_of_corpora:
+            return
         if before.scope is not None:
             return
         if settled.scope is None:
@@ -92,7 +105,13 @@ class _Door:
     """What has come in so far, and what was turned away."""
 
     def __init__(
-        self, settings: Settings, parts: "Parts", tell_rows: Callable[[int], None], known: KnownFiles | None
+        self,
+        settings: Settings,
+        parts: "Parts",
+        tell_rows: Callable[[int], None],
+        *,
+        corpora: pl.DataFrame | None,
+        known: KnownFiles | None,
     ) -> None:
         self.parts = parts
         self.rejects: list[pl.DataFrame] = []
@@ -103,6 +122,7 @@ class _Door:
         self._known = known
         self._settings = settings
         self._tell_rows = tell_rows
+        self._corpora = corpora
 
     def take(self, source: Source) -> None:
         """All files of the source. Their order makes no difference to what comes in."""
@@ -123,7 +143,7 @@ class _Door:
             recall = self._recall(source, file, default_scope)
             try:
                 for batch in read(file, given=source.settings, load=self._settings.load, recall=recall):
-                    good, refused = split(batch, source, file, self._settings, default_scope)
+                    good, refused = split(batch, source, file, self._settings, default_scope, corpora=self._corpora)
                     self._remember(source, file, batch, good, refused)
                     self.rows_in += good.height + refused.height
                     self.parts.add(good)
@@ -154,10 +174,14 @@ class _Door:
 
         def recall(about: Batch, content: bytes) -> Batch | None:
             batch = replace(about, rows=about.rows.with_columns(text=pl.lit(None, dtype=pl.String)))
-            settled = _settled(batch, source, file, self._settings, default_scope)
+            has_corpora = self._corpora is not None
+            settled = _settled(batch, source, file, self._settings, default_scope, has_corpora=has_corpora)
             if not goes_by_text_alone(settled):
                 return None
-            scope = mapped(batch.rows, settled, position=pl.lit(file.name))["scope"][0]
+            row = mapped(batch.rows, settled, position=pl.lit(file.name))
+            if settled.is_of_corpora:
+                row = with_scope(row, CORPORA.empty() if self._corpora is None else self._corpora)
+            scope = row["scope"][0]
             cut = self._settings.chunking if _is_chunked(source, file) else None
             return known.recall(batch, file, scope=scope, content=content, cut=cut)
 
@@ -251,14 +275,20 @@ class Parts:
 
 
 def split(
-    batch: Batch, source: Source, file: SourceFile, settings: Settings, default_scope: DefaultScope
+    batch: Batch,
+    source: Source,
+    file: SourceFile,
+    settings: Settings,
+    default_scope: DefaultScope,
+    *,
+    corpora: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The batch's rows, documents and rows that ask for it in windows: those that keep the input contract, and the
     rejects."""
     refused = _refused_lines(batch, source)
     if not batch.rows.width:
         return ROWS.empty(), refused
-    settled = _settled(batch, source, file, settings, default_scope)
+    settled = _settled(batch, source, file, settings, default_scope, has_corpora=corpora is not None)
     if settled.text is not None and _is_chunked(source, file) and not batch.is_cut:
         batch = _in_windows(batch, file, settled.text, settings)
     is_whole = file.format in ("documents", BYTES)
@@ -268,6 +298,8 @@ def split(
     is_guessed = source.settings.id_column is None and not source.is_one_file and not is_whole
     id_prefix = f"{file.name}#" if is_guessed else ""
     rows = mapped(batch.rows, settled, position=position, id_prefix=id_prefix, as_json=batch.as_json)
+    if settled.is_of_corpora:
+        rows = with_scope(rows, CORPORA.empty() if corpora is None else corpora)
     if source.settings.kind == FILE:
         rows = rows.with_columns(_hashes_of_bytes(rows, batch, file, settled.text))
     too_long = pl.col("text").str.len_bytes() > settings.load.max_text_bytes
@@ -275,16 +307,23 @@ def split(
     rows = rows.with_columns(broken=pl.coalesce("broken", fits, ROWS.broken_rule()))
     good = rows.filter(pl.col("broken").is_null()).drop("broken")
     bad = rows.filter(pl.col("broken").is_not_null()).select(
-        "source", "source_row_id", "locator", "scope", "text", "metadata", reason=pl.col("broken")
+        *("source", "source_row_id", "locator", "scope", "text", "metadata", "corpus_id", "source_doc_id"),
+        reason=pl.col("broken"),
     )
     return good, pl.concat([refused, as_rejects(bad)])
 
 
 def _settled(
-    batch: Batch, source: Source, file: SourceFile, settings: Settings, default_scope: DefaultScope
+    batch: Batch,
+    source: Source,
+    file: SourceFile,
+    settings: Settings,
+    default_scope: DefaultScope,
+    *,
+    has_corpora: bool,
 ) -> ColumnMap:
     """Which column of the batch is what, or UnreadableSource saying which there are."""
-    mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by)
+    mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by, has_corpora=has_corpora)
     # A scope that is asked for by name must be there; only the usual one gives way to the default.
     asked_for = source.settings.scope_by is not None or settings.scope.required
     default = None if asked_for else settings.scope.default

@@ -44,7 +44,7 @@ comment on view duplicate_rate_by_source is 'How much of each source was already
 create or replace view rejects_by_rule as
 select reason as rule, source, count(*) filter (last_run_id = latest) as tonight, count(*) as ever,
        coalesce(min(locator) filter (last_run_id = latest), min(locator)) as example
-from rejects, (select max_by(run_id, published_at) as latest from runs where status = 'published')
+from rejects, (select max_by(run_id, published_at) as latest from runs where status = 'published' and decisions is null)
 group by all
 order by tonight desc, ever desc, rule, source;
 comment on view rejects_by_rule is
@@ -148,3 +148,54 @@ where r.source in (select source from legacy_rows)
   and not exists (from legacy_rows l where l.source = r.source and l.old_id = r.source_row_id);
 comment on view legacy_ids is
   'The id of each backfilled row in its old system, its chunk and its canonical as of the latest run; beside them the rejects.';
+
+-- The list of open questions, flat and in its order, so that a page of it costs the same however long it is.
+create or replace table review_items as
+with asked as (
+  select q.review_id, q.scope, q.chunk_id, q.reason, q.queued_at, epoch_us(q.queued_at) as asked_us,
+         from_json(q.candidates, '[{"chunk_id": "VARCHAR", "similarity": "DOUBLE", "reading": "DOUBLE",
+                                    "relation": "VARCHAR", "confidence": "DOUBLE"}]') as candidates
+  from pending_reviews q
+  where q.reviewed_at is null
+)
+select q.review_id, q.scope, q.chunk_id, k.kind, k.source, k.source_row_id, k.text[:300] as text,
+       q.candidates[1].relation as relation, q.candidates[1].confidence as confidence,
+       coalesce(q.candidates[1].reading, q.candidates[1].similarity) as similarity,
+       list_max(list_transform(q.candidates, lambda c: coalesce(c.reading, c.similarity))) as highest_similarity,
+       len(q.candidates)::int as candidates, q.candidates[1].chunk_id as best_chunk_id,
+       b.canonical_id as best_canonical_id, q.reason, q.queued_at, q.asked_us
+from asked q
+join chunks k on k.chunk_id = q.chunk_id
+left join chunks b on b.chunk_id = q.candidates[1].chunk_id
+order by q.asked_us, q.review_id;
+comment on table review_items is 'Open questions, oldest first, a line each: what the review page lists.';
+comment on column review_items.review_id is 'The question, as in pending_reviews';
+comment on column review_items.scope is 'The wall';
+comment on column review_items.chunk_id is 'The chunk in question';
+comment on column review_items.kind is 'Its kind';
+comment on column review_items.source is 'Source of its representing row';
+comment on column review_items.source_row_id is 'Row of that source';
+comment on column review_items.text is 'The first 300 characters of the chunk in question';
+comment on column review_items.relation is 'What the best candidate was judged to be to it';
+comment on column review_items.confidence is 'Of that judgement, 0 to 1';
+comment on column review_items.similarity is
+  'Cosine to the best candidate: as the transformer reads the two, else that of the vectors';
+comment on column review_items.highest_similarity is 'The highest such cosine of all its candidates';
+comment on column review_items.candidates is 'How many candidates it has';
+comment on column review_items.best_chunk_id is 'The best candidate';
+comment on column review_items.best_canonical_id is 'The group that the best candidate is in now';
+comment on column review_items.reason is 'Why a person is asked';
+comment on column review_items.queued_at is 'When it was asked';
+comment on column review_items.asked_us is 'queued_at in microseconds; with review_id the order of the list';
+
+create or replace view review_log as
+select d.decided_at, d.reviewer, d.decision, d.scope, k.text, t.text as target_text, d.notes, q.reason as asked_because,
+       d.outcome, d.undone_by, d.undoes, d.batch_id, d.target_canonical_id, d.chunk_id, d.review_id, d.decision_id,
+       d.run_id
+from review_decisions d
+left join chunks k on k.chunk_id = d.chunk_id
+left join canonicals c on c.canonical_id = d.target_canonical_id
+left join chunks t on t.chunk_id = c.chunk_id
+left join pending_reviews q on q.review_id = d.review_id
+order by d.seq desc;
+comment on view review_log is 'Every decision, latest first, with the text it was about and what came of it.';

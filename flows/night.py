@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from flows import mart
+from flows.after import Morning, leave_report, observed
+from flows.apply_decisions import apply_outstanding
 from flows.console import Progress
+from flows.corpora import corpora_files, load_corpora, told_of_corpora
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
 from flows.judge import judge_night
@@ -21,7 +24,10 @@ from flows.known_files import KnownFiles, record_files
 from flows.legacy import load_slice, place_legacy_rows
 from flows.load import load_sources
 from flows.lock import writer_lock
+from flows.log import log, log_chunks
 from flows.near import find_pairs
+from flows.peak_memory import peak_memory
+from flows.run_rows import NOTHING_COUNTED, NothingPublished, run_id_at
 from flows.settings import Settings
 from flows.slices import about_slice
 from flows.sources import Source, find_sources
@@ -34,11 +40,6 @@ from schemas.rows import ROWS
 from schemas.tables import PUBLISHED_TABLES
 from schemas.terms import FAILED, PUBLISHED, ROLLED_BACK, STORED_AS_NEW
 from transforms.reconcile import DoesNotAddUp, Tally, check_reject_share, check_rows
-
-
-class NothingPublished(NightfoldError):
-    """The run's own figures do not hold; what was published before still stands."""
-
 
 # Which chunks are embedded: tonight's new ones; those without a vector as well; or all, into a new version.
 Pending = Literal["new", "incomplete", "all"]
@@ -67,6 +68,16 @@ class Plan:
         if not result.get("version") or result["model_changed"]:
             return None
         return Vectors(self.warehouse, result["version"], result["dimensions"])
+
+    @property
+    def vectors_in_use(self) -> Vectors | None:
+        """The table of vectors that readers search after tonight; None where there is none."""
+        if self.vectors is not None or self.run_before is None:
+            return self.vectors
+        embedding = self.run_before.neighbours.get("embedding") or {}
+        if not embedding.get("version"):
+            return None
+        return Vectors(self.warehouse, embedding["version"], embedding["dimensions"])
 
     @property
     def judges(self) -> bool:
@@ -111,7 +122,7 @@ class RunStage(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a night did. `seconds` has every stage, also those after the commit."""
+    """What a night did, and left to look at. `seconds` has every stage, also those after the commit."""
 
     run: Run
     skipped: list[str]
@@ -119,6 +130,7 @@ class Outcome:
     tables: dict[str, int]
     seconds: dict[str, float]
     mart: Path | None
+    morning: Morning = field(default_factory=Morning)
     legacy: dict[str, Any] = field(default_factory=dict)
 
 
@@ -151,13 +163,18 @@ def night(
     what = "nightfold run" if legacy is None else "nightfold backfill"
     doing = f"{what} of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     wait = settings.warehouse.lock_wait_seconds
-    with writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell):
-        warehouse.begin()
+    with (
+        writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell),
+        observed(settings, warehouse, tell=progress.tell),
+    ):
+        # What people decided since the last run comes first, so that the night obeys.
+        _obey(settings, warehouse, warehouse.begin(), progress)
         started_at, staging = datetime.now(UTC), None
         try:
             plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending, legacy)
             started_at, staging = plan.started_at, Staging(plan.staging)
             drop_others(plan.staging.parent, keep=plan.staging.name)
+            log("run.started", run_id=plan.run_id, pending=pending)
             for line in moved_walls(settings, plan.run_before):
                 progress.tell(line)
             stages = _Stages(plan, progress, run_stage)
@@ -173,11 +190,27 @@ def night(
             raise NothingPublished(str(error)) from error
         try:
             stages.run("mart", refresh_mart)
+            # Before older versions are pruned: it compares with them.
+            morning = leave_report(settings, warehouse, published, tell=progress.tell)
         finally:
             warehouse.prune(keep_runs=settings.warehouse.keep_runs)
-        outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse))
+        outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse), morning)
         staging.drop()
+        # And what they decided while it went on.
+        _obey(settings, warehouse, published, progress)
         return outcome
+
+
+def _obey(settings: Settings, warehouse: Warehouse, before: Run | None, progress: Progress) -> None:
+    """Applies the decisions that are outstanding, in a run of their own. Where that fails they stay outstanding, and
+    the night goes on: a decision is never lost, and a night never stands still for one."""
+    try:
+        applied = apply_outstanding(settings, warehouse, before)
+    except NightfoldError as error:
+        progress.tell(f"decisions of reviewers could not be applied and stay outstanding: {error}")
+        return
+    if applied:
+        progress.tell(f"applied {applied:,} decision{'s' if applied > 1 else ''} of reviewers")
 
 
 def _planned(settings: Settings, root: Path, pending: Pending = "new", legacy: Path | None = None) -> Plan:
@@ -187,6 +220,7 @@ def _planned(settings: Settings, root: Path, pending: Pending = "new", legacy: P
     before = warehouse.published()
     sources = find_sources(settings) if pending == "new" else []
     inputs: list[Any] = [_stamp(file.path) for source in sources for file in source.files]
+    inputs += [_stamp(path) for path in corpora_files(settings)] if pending == "new" else []
     inputs += [about_slice(legacy)] if legacy is not None else []
     made_by = [version("nightfold"), *(str(contract.shape) for contract in (ROWS, *PUBLISHED_TABLES))]
     mine = [pending, settings.model_dump(mode="json"), inputs, before.run_id if before else None]
@@ -207,11 +241,6 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     return str(path), stat.st_size, stat.st_mtime_ns
 
 
-def run_id_at(moment: datetime) -> str:
-    """The id of the run that starts at this moment."""
-    return f"{moment:%Y%m%dT%H%M%S.%fZ}"
-
-
 @dataclass
 class _Stages:
     """Runs the stages of a plan, times them, and tells of each when it is done."""
@@ -220,15 +249,24 @@ class _Stages:
     progress: Progress
     run_stage: RunStage
     seconds: dict[str, float] = field(default_factory=dict)
+    peak_mib: dict[str, float] = field(default_factory=dict)
 
     def run(self, name: str, stage: Stage) -> StageReport:
         started = time.perf_counter()
-        with self.progress.stage(name):
+        with self.progress.stage(name), peak_memory() as peak:
             report = self.run_stage(name, stage, self.plan, self.progress)
+            self.peak_mib[name] = peak()
         # A stage times itself: what Prefect adds around it is not its own.
         self.seconds[name] = round(report.seconds or time.perf_counter() - started, 3)
         self.progress.done(name, report.rows_in, report.rows_out, self.seconds[name], reused=report.reused)
+        self._log(name, report)
         return report
+
+    def _log(self, name: str, report: StageReport) -> None:
+        run_id, rows = self.plan.run_id, {"rows_in": report.rows_in, "rows_out": report.rows_out}
+        spent = {"seconds": self.seconds[name], "peak_mib": self.peak_mib[name]}
+        log("stage.done", run_id=run_id, stage=name, reused=report.reused, **rows, **spent)
+        log_chunks(name, self.plan.staging, run_id=run_id)
 
 
 def _publish(plan: Plan, stages: _Stages) -> Run:
@@ -246,8 +284,10 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
             if plan.judges:
                 stages.run("judge", judge)
     written = stages.run("write", write)
-    published = _run_row(plan, stages.seconds, versions=written.versions)
+    published = _run_row(plan, stages, versions=written.versions)
     plan.warehouse.commit(published)
+    counts = {name: getattr(published, name) for name in ("rows_in", "rows_rejected", "occurrences_new", "chunks_new")}
+    log("run.published", run_id=plan.run_id, **counts, actions=published.actions, recall=published.recall_measured)
     return published
 
 
@@ -263,7 +303,7 @@ def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     guard, reasons = plan.settings.guard, plan.result("exact")["reasons"]
     if "max_reject_share" not in guard.allow:
         check_reject_share(plan.tally, reasons=reasons, limit=guard.max_reject_share)
-    return _outcome(plan, _run_row(plan, stages.seconds, versions={}), stages.seconds, None)
+    return _outcome(plan, _run_row(plan, stages, versions={}), stages.seconds, None)
 
 
 @contextmanager
@@ -277,15 +317,25 @@ def load(plan: Plan, progress: Progress) -> StageReport:
     with _clock() as elapsed:
         tell_rows = lambda count: progress.rows("load", count)  # noqa: E731
         slice_folder = plan.legacy
-        sources = find_sources(plan.settings) if plan.pending == "new" and slice_folder is None else []
+        reads_input = plan.pending == "new"
+        sources = find_sources(plan.settings) if reads_input and slice_folder is None else []
         _, result, reused = Staging(plan.staging).run(
             "load",
             lambda folder: (
-                load_sources(sources, plan.settings, folder, tell_rows=tell_rows, known=_known_files(plan, sources))
+                load_sources(
+                    sources,
+                    plan.settings,
+                    folder,
+                    tell_rows=tell_rows,
+                    corpora=load_corpora(plan.settings, folder) if reads_input else None,
+                    known=_known_files(plan, sources),
+                )
                 if slice_folder is None
                 else load_slice(slice_folder, folder, warehouse=plan.warehouse, run=plan.run_before)
             ),
         )
+        for line in told_of_corpora(plan.staging / "load", plan.warehouse, plan.run_before, plan.settings):
+            progress.tell(line)
         if files := result.get("known_files"):
             progress.tell(f"{files:,} file{'s' * (files > 1)} known by their bytes: not parsed")
         return StageReport(result["rows_in"], result["rows"], reused, elapsed())
@@ -462,6 +512,9 @@ def write(plan: Plan, progress: Progress) -> StageReport:
             reasons=plan.result("exact")["reasons"],
             settings=plan.settings,
             vectors=plan.vectors,
+            in_use=plan.vectors_in_use,
+            run_id=plan.run_id,
+            reads_input=plan.pending == "new",
         )
         rows_in = tally.occurrences_new + tally.occurrences_known
         return StageReport(rows_in, tally.chunks_new, seconds=elapsed(), versions=versions)
@@ -494,7 +547,7 @@ def moved_walls(settings: Settings, before: Run | None) -> list[str]:
     return lines
 
 
-def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int]) -> Run:
+def _run_row(plan: Plan, stages: _Stages, *, versions: dict[str, int]) -> Run:
     tally, loaded = plan.tally, plan.result("load")
     skipped, notes = loaded["skipped"], [loaded["note"]] if "note" in loaded else []
     neighbours = _neighbours(plan) if versions else {}
@@ -511,12 +564,14 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         chunks_new=tally.chunks_new,
         chunks_touched=tally.chunks_touched,
         actions=_actions(plan) if versions else {STORED_AS_NEW: tally.chunks_new},
-        stage_seconds=dict(seconds),
+        stage_seconds=dict(stages.seconds),
         recall_measured=neighbours.get("recall"),
         table_versions=versions,
         settings=plan.settings.model_dump(mode="json"),
         note="; ".join([*notes, *(f"skipped {line}" for line in skipped)]) or None,
         neighbours=neighbours,
+        sources=plan.result("exact").get("sources", {}),
+        stage_peak_mib=dict(stages.peak_mib),
     )
 
 
@@ -539,17 +594,6 @@ def _neighbours(plan: Plan) -> dict[str, Any]:
     return {**pairs, **counts, "embedding": embedding, "probes": probes}
 
 
-# What a run that reads no input says of its rows.
-NOTHING_COUNTED: dict[str, Any] = {
-    **dict.fromkeys(
-        ("rows_in", "rows_rejected", "occurrences_new", "occurrences_known", "chunks_new", "chunks_touched"), 0
-    ),
-    "actions": {},
-    "stage_seconds": {},
-    "recall_measured": None,
-}
-
-
 def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     return Run(
         run_id=run_id_at(started_at),
@@ -564,14 +608,25 @@ def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     )
 
 
-def _outcome(plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | None) -> Outcome:
+def _outcome(
+    plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | None, morning: Morning | None = None
+) -> Outcome:
     exact_result = plan.result("exact")
     tables: dict[str, int] = {}
     if mart_file is not None:
         counts = plan.warehouse.rows()
         tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "pairs", "rejects")}
     legacy = plan.result("legacy") if plan.legacy is not None else {}
-    return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file, legacy)
+    return Outcome(
+        run,
+        plan.result("load")["skipped"],
+        exact_result["reasons"],
+        tables,
+        seconds,
+        mart_file,
+        morning or Morning(),
+        legacy,
+    )
 
 
 def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:

@@ -4,15 +4,22 @@ import polars as pl
 import pyarrow as pa
 
 from schemas.contract import Contract
+from schemas.rows import SCOPE_SEPARATOR
 from schemas.terms import (
     ACTIONS,
     COMPLETION,
+    CORPUS_TYPES,
+    DECISIONS,
+    DOCUMENT_STATUS,
     EMBEDDING_WAS,
     HASH_WAS,
     KINDS,
+    PERSONAL,
     RELATIONS,
+    RESOLUTIONS,
     RUN_STATUS,
     SIDES,
+    UNDO,
 )
 
 _TEXT = pa.large_string()
@@ -98,6 +105,7 @@ OCCURRENCES = Contract(
         ("metadata", _TEXT, "JSON: the row's other columns"),
         ("run_id", _TEXT, "The run that first saw it"),
         ("seen_at", _TIME, "When it was first seen"),
+        ("corpus_id", _TEXT, "The corpus it came in; null where it came in none"),
     ),
     key=("occurrence_id",),
     rules={
@@ -222,9 +230,9 @@ PENDING_REVIEWS = Contract(
         ("reason", _TEXT, "Why a person is asked"),
         ("queued_at", _TIME, "When it was asked"),
         ("reviewed_at", _TIME, "When it was answered; null while open"),
-        ("reviewed_by", _TEXT, "Who answered"),
-        ("decision", _TEXT, "The answer"),
-        ("notes", _TEXT, "The reviewer's words"),
+        ("reviewed_by", _TEXT, "Who answered; of a question that closed by itself the run that closed it"),
+        ("decision", _TEXT, "The answer; closed where its rows have changed or gone; merged_into_existing by a night"),
+        ("notes", _TEXT, "The reviewer's words, or why it closed"),
     ),
     key=("review_id",),
 )
@@ -234,14 +242,28 @@ REVIEW_DECISIONS = Contract(
     about="A reviewer's answer, kept for ever.",
     shape=_shape(
         ("decision_id", _TEXT, "Id derived from the answer"),
-        ("review_id", _TEXT, "The question it answers"),
-        ("decision", _TEXT, "merge, keep_separate, link, flag_contradiction or delete"),
-        ("target_canonical_id", _TEXT, "The group chosen, for a merge"),
+        ("review_id", _TEXT, "The question it answers; of a contradiction the pair_id"),
+        ("decision", _TEXT, "merge, keep_separate, link, flag_contradiction or delete; the side that stands; or undo"),
+        ("target_canonical_id", _TEXT, "The group chosen, for a merge, link or contradiction"),
         ("reviewer", _TEXT, "Who decided"),
         ("notes", _TEXT, "The reviewer's words"),
         ("decided_at", _TIME, "When"),
+        ("seq", pa.int64(), "Its place in the order of all decisions"),
+        ("scope", _TEXT, "The wall"),
+        ("chunk_id", _TEXT, "The chunk in question"),
+        ("batch_id", _TEXT, "The bulk action or file it came with; null for one by itself"),
+        ("undoes", _TEXT, "The decision that an undo takes back"),
+        ("undone_by", _TEXT, "The undo that took it back; null while it stands"),
+        ("outcome", _TEXT, "applied, or why it came to nothing"),
+        ("effects", _TEXT, "JSON: what it changed, and what was there before, so that an undo can restore it"),
+        ("run_id", _TEXT, "The run that applied it"),
     ),
     key=("decision_id",),
+    rules={
+        "decision_id_is_derived": _is_id("decision_id"),
+        "decision_is_known": pl.col("decision").is_in((*DECISIONS, *RESOLUTIONS, UNDO)),
+        "reviewer_is_present": pl.col("reviewer").str.contains(r"\S"),
+    },
 )
 
 FORWARDS = Contract(
@@ -263,18 +285,19 @@ FORWARDS = Contract(
 
 SEPARATIONS = Contract(
     name="separations",
-    about="Two chunks that are never merged again by themselves: one was taken out of the other's group.",
+    about="Two chunks that are never merged by themselves: a person took one out of the other's group, or said so.",
     shape=_shape(
         ("pair_id", _TEXT, "Id derived from the two chunks"),
         ("left_id", _TEXT, "The lower chunk_id"),
         ("right_id", _TEXT, "The higher chunk_id"),
         ("scope", _TEXT, "The wall"),
-        ("chunk_id", _TEXT, "The one that was taken out"),
-        ("canonical_id", _TEXT, "The group it was taken out of"),
-        ("merged_because", _TEXT, "The reason of the merge that was undone"),
-        ("decided_by", _TEXT, "Who took it out"),
+        ("chunk_id", _TEXT, "The one that was taken out, or in question"),
+        ("canonical_id", _TEXT, "The group it was taken out of, or that it is kept apart from"),
+        ("merged_because", _TEXT, "The reason of the merge that was undone; null where they were never merged"),
+        ("decided_by", _TEXT, "Who decided it"),
         ("decided_at", _TIME, "When"),
         ("run_id", _TEXT, "The run that did it"),
+        ("decision", _TEXT, "keep_separate, link or flag_contradiction; null for one taken out of a group"),
     ),
     key=("pair_id",),
     rules={"pair_id_is_derived": _is_id("pair_id"), "left_below_right": _below},
@@ -292,6 +315,8 @@ REJECTS = Contract(
         ("detail", _TEXT, "What was found, where there is more to say"),
         ("run_id", _TEXT, "The run that first refused it"),
         ("last_run_id", _TEXT, "The run that last refused it; the latest one, while it is still broken"),
+        ("corpus_id", _TEXT, "The corpus it came in, where it came in one"),
+        ("source_doc_id", _TEXT, "The document it belongs to, where it names one"),
     ),
     key=("reject_id",),
     rules={
@@ -349,6 +374,85 @@ PARSED_FILES = Contract(
     },
 )
 
+
+def _is_named(column: str) -> pl.Expr:
+    """Blank ids are read as null: no null and no blank ever equals another."""
+    return pl.col(column).is_not_null()
+
+
+def _is_plain(column: str) -> pl.Expr:
+    """What goes into a scope holds nothing that joins scopes."""
+    return ~pl.col(column).fill_null("").str.contains(SCOPE_SEPARATOR, literal=True)
+
+
+_is_personal = pl.col("type") == PERSONAL
+
+CORPORA = Contract(
+    name="corpora",
+    about="A body of documents: a workspace's (global), or one person's alone (personal).",
+    shape=_shape(
+        ("corpus_id", _TEXT, "Its id"),
+        ("type", _TEXT, "global or personal"),
+        ("name", _TEXT, "What people call it"),
+        ("owner_id", _TEXT, "Whose it is, of a personal one; null of a global one"),
+        ("workspace_id", _TEXT, "The workspace it belongs to; of a personal one it may be null"),
+        ("is_active", pa.bool_(), "False: nobody is shown anything of it"),
+        ("scope", _TEXT, "The wall its rows are behind: its workspace, or its owner's own"),
+        ("is_assigned", pa.bool_(), "Some assignment names it, a refused one included: then only its agents show it"),
+    ),
+    key=("corpus_id",),
+    rules={
+        "corpus_id_is_present": _is_named("corpus_id"),
+        "corpus_type_is_known": pl.col("type").is_in(CORPUS_TYPES),
+        "is_active_is_true_or_false": pl.col("is_active").is_not_null(),
+        "personal_corpus_has_owner": ~_is_personal | _is_named("owner_id"),
+        "global_corpus_has_no_owner": _is_personal | pl.col("owner_id").is_null(),
+        "global_corpus_has_workspace": _is_personal | _is_named("workspace_id"),
+        "owner_and_workspace_have_no_separator": _is_plain("owner_id") & _is_plain("workspace_id"),
+    },
+)
+
+AGENTS = Contract(
+    name="agents",
+    about="An assistant that is asked, and whether it may be shown what is personal.",
+    shape=_shape(
+        ("agent_id", _TEXT, "Its id"),
+        ("allows_personal_corpus", pa.bool_(), "True: it also shows its user what is theirs"),
+        ("workspace_id", _TEXT, "The workspace whose corpora it may show; null: any that it is assigned"),
+    ),
+    key=("agent_id",),
+    rules={
+        "agent_id_is_present": _is_named("agent_id"),
+        "allows_personal_corpus_is_true_or_false": pl.col("allows_personal_corpus").is_not_null(),
+    },
+)
+
+CORPUS_AGENT_ASSIGNMENTS = Contract(
+    name="corpus_agent_assignments",
+    about="A corpus that an agent shows.",
+    shape=_shape(("corpus_id", _TEXT, "The corpus"), ("agent_id", _TEXT, "The agent that shows it")),
+    key=("corpus_id", "agent_id"),
+    rules={"assignment_names_both": _is_named("corpus_id") & _is_named("agent_id")},
+)
+
+CORPUS_DOCUMENTS = Contract(
+    name="corpus_documents",
+    about="A document of a corpus, and how far it has come.",
+    shape=_shape(
+        ("document_id", _TEXT, "Its id"),
+        ("corpus_id", _TEXT, "The corpus it is in"),
+        ("source", _TEXT, "The input its rows come from; null: any"),
+        ("source_doc_id", _TEXT, "The source_doc_id of its rows"),
+        ("status", _TEXT, "pending, processing, indexed or failed"),
+        ("reason", _TEXT, "Why, where it is failed or waits"),
+    ),
+    key=("corpus_id", "document_id"),
+    rules={
+        "document_id_is_present": _is_named("document_id"),
+        "document_status_is_known": pl.col("status").is_in(DOCUMENT_STATUS),
+    },
+)
+
 RUNS = Contract(
     name="runs",
     about="A run. The latest one that is published or a rollback names the versions readers open.",
@@ -371,6 +475,9 @@ RUNS = Contract(
         ("settings", _TEXT, "JSON: the settings of the run"),
         ("note", _TEXT, "Why it failed, or what was skipped"),
         ("neighbours", _TEXT, "JSON: embedding model and version, pairs found, kept and cut, probes by scope"),
+        ("sources", _TEXT, "JSON: rows by source: new, known and rejected"),
+        ("stage_peak_mib", _TEXT, "JSON: the most memory held in each stage, in MiB"),
+        ("decisions", pa.int64(), "Decisions of people that the run applied and nothing else; null for a night"),
     ),
     key=("run_id",),
     rules={
@@ -380,6 +487,9 @@ RUNS = Contract(
 )
 
 VECTORS_PREFIX = "vectors_"
+RETRIEVAL_PREFIX = "retrieval_"
+# Tables of one embedding version each: a run names those it published.
+OF_A_VERSION = (VECTORS_PREFIX, RETRIEVAL_PREFIX)
 
 
 def vectors_of(version: str, dimensions: int) -> Contract:
@@ -398,6 +508,26 @@ def vectors_of(version: str, dimensions: int) -> Contract:
     )
 
 
+def retrieval_of(version: str, dimensions: int) -> Contract:
+    """What a search of corpora asks, of one embedding version: append-only, a row for a chunk and a corpus it is in."""
+    return Contract(
+        name=f"{RETRIEVAL_PREFIX}{version}",
+        about="A chunk in a corpus, with its vector in one embedding version.",
+        shape=_shape(
+            ("chunk_id", _TEXT, "The chunk"),
+            ("scope", _TEXT, "The wall"),
+            ("corpus_id", _TEXT, "The corpus it is in"),
+            ("vector", pa.list_(pa.float32(), dimensions), "As in the vectors of the version"),
+        ),
+        key=("corpus_id", "chunk_id"),
+        rules={
+            "chunk_id_is_derived": _is_id("chunk_id"),
+            "corpus_is_named": _is_named("corpus_id"),
+            "vector_is_present": pl.col("vector").is_not_null(),
+        },
+    )
+
+
 # Every table a run publishes, but for its vectors; `runs` itself is the commit and stands apart.
 PUBLISHED_TABLES = (
     CHUNKS,
@@ -413,5 +543,9 @@ PUBLISHED_TABLES = (
     SEPARATIONS,
     LEGACY_ROWS,
     PARSED_FILES,
+    CORPORA,
+    AGENTS,
+    CORPUS_AGENT_ASSIGNMENTS,
+    CORPUS_DOCUMENTS,
     REJECTS,
 )

@@ -65,3 +65,31 @@ EMBEDDING_WAS = (
     EMBEDDING_UNKNOWN_MODEL,
     EMBEDDING_OF_SEVERAL,
 )
+# Whose a corpus is: its workspace's, or its owner's alone.
+GLOBAL = "global"
+PERSONAL = "personal"
+CORPUS_TYPES = (GLOBAL, PERSONAL)
+
+# How far a document has come.
+PENDING = "pending"
+PROCESSING = "processing"
+INDEXED = "indexed"
+DOCUMENT_STATUS = (PENDING, PROCESSING, INDEXED, FAILED)
+
+# What a person can answer to a question, and to a contradiction; and the entry that takes either back.
+MERGE = "merge"
+KEEP_SEPARATE = "keep_separate"
+LINK = "link"
+FLAG_CONTRADICTION = "flag_contradiction"
+DELETE = "delete"
+DECISIONS = (MERGE, KEEP_SEPARATE, LINK, FLAG_CONTRADICTION, DELETE)
+LEFT_STANDS = "left_stands"
+RIGHT_STANDS = "right_stands"
+BOTH_STAND = "both_stand"
+RESOLUTIONS = (LEFT_STANDS, RIGHT_STANDS, BOTH_STAND)
+UNDO = "undo"
+# A question that nobody answered: its rows have changed or gone.
+CLOSED = "closed"
+
+OPEN = "open"
+RESOLVED = "resolved"

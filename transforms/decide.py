@@ -13,11 +13,15 @@ from schemas.terms import (
     COMPLEMENTARY,
     CONTRADICTORY,
     EQUIVALENT,
+    FLAG_CONTRADICTION,
     FLAGGED,
+    KEEP_SEPARATE,
     LEFT,
+    LINK,
     LINKED,
     MERGED,
     QUEUED,
+    RESOLUTIONS,
     RIGHT,
     STORED_AS_NEW,
     SUBSET,
@@ -26,6 +30,8 @@ from schemas.terms import (
     UNKNOWN,
 )
 
+# What a person said of a pair, as the action it led to.
+_SAID = {KEEP_SEPARATE: STORED_AS_NEW, LINK: LINKED} | dict.fromkeys((FLAG_CONTRADICTION, *RESOLUTIONS), FLAGGED)
 _STRENGTH = {action: rank for rank, action in enumerate(ACTIONS)}
 
 
@@ -87,31 +93,45 @@ def decided(judged: pl.DataFrame, chunks: pl.DataFrame, separations: pl.DataFram
     """The judged pairs, in their order, with `action`, and with `later_id`, the chunk that it is the action of.
 
     That is the chunk seen later, of two seen at once the one of the higher id; of a superseding pair the newer.
-    `chunks` gives first_seen_at and keep_apart of every chunk named. Pairs of `separations` are never merged again by
-    themselves.
+    `chunks` gives first_seen_at, keep_apart and deleted_at of every chunk named. A pair of `separations` is never
+    merged by itself nor asked about again, and where a person said what it is (`decision`), that stands. Nothing comes
+    of a pair with a chunk that is deleted. Of both kinds `is_settled` is true.
     """
-    facts = chunks.select("chunk_id", "first_seen_at", "keep_apart")
+    facts = chunks.select("chunk_id", "first_seen_at", "keep_apart", is_deleted=pl.col("deleted_at").is_not_null())
     both = judged.join(
-        facts.rename({"chunk_id": "left_id", "first_seen_at": "left_seen", "keep_apart": "left_apart"}),
+        facts.rename(_of_side("left")),
         on="left_id",
         how="left",
         maintain_order="left",
     ).join(
-        facts.rename({"chunk_id": "right_id", "first_seen_at": "right_seen", "keep_apart": "right_apart"}),
+        facts.rename(_of_side("right")),
         on="right_id",
         how="left",
         maintain_order="left",
     )
     is_apart = pl.any_horizontal(pl.col("left_apart", "right_apart").fill_null(value=False))
+    is_deleted = pl.any_horizontal(pl.col("left_deleted", "right_deleted").fill_null(value=False))
+    said = pl.col("decision").replace_strict(_SAID, default=None, return_dtype=pl.String)
+    both = both.join(separations.select("pair_id", said=said), on="pair_id", how="left", maintain_order="left")
     is_separated = pl.col("pair_id").is_in(separations["pair_id"].implode())
+    by_itself = action_of(limits, may_merge=~is_apart & ~is_separated)
+    is_asked_again = is_separated & (by_itself == QUEUED)
     # The left id is the lower one, so that of two seen at once the right one is the later.
     is_left_later = pl.col("left_seen") > pl.col("right_seen")
     newer = pl.when(_is(SUPERSEDING)).then(pl.col("stands"))
     later_side = pl.coalesce(newer, pl.when(is_left_later).then(pl.lit(LEFT)).otherwise(pl.lit(RIGHT)))
     return both.with_columns(
-        action=action_of(limits, may_merge=~is_apart & ~is_separated),
+        action=pl.when(is_deleted | is_asked_again)
+        .then(pl.coalesce("said", pl.lit(STORED_AS_NEW)))
+        .otherwise(pl.coalesce("said", by_itself)),
+        is_settled=is_deleted | pl.col("said").is_not_null(),
         later_id=pl.when(later_side == LEFT).then("left_id").otherwise("right_id"),
-    ).drop("left_seen", "right_seen", "left_apart", "right_apart")
+    ).drop("left_seen", "right_seen", "left_apart", "right_apart", "left_deleted", "right_deleted", "said")
+
+
+def _of_side(side: str) -> dict[str, str]:
+    facts = {"first_seen_at": "seen", "keep_apart": "apart", "is_deleted": "deleted"}
+    return {"chunk_id": f"{side}_id", **{name: f"{side}_{short}" for name, short in facts.items()}}
 
 
 def chunk_actions(pairs: pl.DataFrame) -> pl.DataFrame:

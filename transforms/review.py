@@ -7,9 +7,11 @@ from typing import Any
 import polars as pl
 
 from schemas.tables import PENDING_REVIEWS
-from schemas.terms import EQUIVALENT, MERGED, SUPERSEDING
+from schemas.terms import CLOSED, EQUIVALENT, MERGED, SUPERSEDING
 from transforms.hashing import derived_id
 
+_CANDIDATE = r'"chunk_id": ?"([0-9a-f]{32})"'
+NONE_LEFT = "no candidate is left to compare: each was replaced, deleted, merged with it or set apart from it since"
 _TOLD = ("similarity", "reading", "relation", "confidence", "evidence")
 
 
@@ -63,9 +65,11 @@ def _reason(row: dict[str, Any]) -> str:
 
 
 def asked_again(rows: pl.DataFrame, earlier: pl.DataFrame) -> pl.DataFrame:
-    """Tonight's questions, each with the candidates and the date of the same question where that is still open."""
-    still_open = earlier.filter(pl.col("reviewed_at").is_null()).select(
-        "review_id", asked_at="queued_at", candidates_before="candidates"
+    """Tonight's questions, each with the candidates of the same question where nobody has answered that, and with its
+    date where it is still open."""
+    is_open = pl.col("reviewed_at").is_null()
+    still_open = earlier.filter(is_open | (pl.col("decision") == CLOSED)).select(
+        "review_id", asked_at=pl.when(is_open).then("queued_at"), candidates_before="candidates"
     )
     both = rows.join(still_open, on="review_id", how="left", maintain_order="left")
     merged = [_joined(now, before) for now, before in both.select("candidates", "candidates_before").iter_rows()]
@@ -82,9 +86,43 @@ def _joined(now: str, before: str | None) -> str:
     return json.dumps(ours + [each for each in json.loads(before) if each["chunk_id"] not in there], ensure_ascii=False)
 
 
+def closed(
+    asked: pl.DataFrame, chunks: pl.DataFrame, separations: pl.DataFrame, *, at: datetime, by: str
+) -> pl.DataFrame:
+    """Those of the open questions that nobody needs to answer any more, closed, with why in `notes`: their chunk was
+    replaced, or none of their candidates is left to compare.
+
+    `chunks` gives canonical_id, superseded_by and deleted_at of every chunk they name, as it is now.
+    """
+    told = pl.col("candidates").str.extract_all(_CANDIDATE).list.eval(pl.element().str.extract(_CANDIDATE))
+    facts = chunks.select("chunk_id", "canonical_id", "superseded_by", "deleted_at")
+    compared = (
+        asked.select("review_id", "chunk_id", other_id=told)
+        .explode("other_id")
+        .join(facts.select("chunk_id", mine="canonical_id"), on="chunk_id", how="left")
+        .join(facts.rename({"chunk_id": "other_id"}), on="other_id", how="inner")
+        .filter(pl.col("superseded_by").is_null() & pl.col("deleted_at").is_null())
+        .filter(pl.col("mine") != pl.col("canonical_id"))
+    )
+    pairs = compared.with_columns(
+        pair_id=derived_id(pl.min_horizontal("chunk_id", "other_id"), pl.max_horizontal("chunk_id", "other_id"))
+    )
+    left = pairs.join(separations, on="pair_id", how="anti")
+    replaced = pl.format("the chunk was replaced by {} since", "superseded_by")
+    none_left = ~pl.col("review_id").is_in(left["review_id"].implode())
+    why = pl.when(pl.col("superseded_by").is_not_null()).then(replaced).when(none_left).then(pl.lit(NONE_LEFT))
+    return (
+        asked.filter(pl.col("reviewed_at").is_null())
+        .join(facts.select("chunk_id", "superseded_by"), on="chunk_id", how="left")
+        .with_columns(reviewed_at=at, reviewed_by=pl.lit(by), decision=pl.lit(CLOSED), notes=why)
+        .filter(pl.col("notes").is_not_null())
+        .select(asked.columns)
+        .cast(PENDING_REVIEWS.dtypes)
+    )
+
+
 def settled(earlier: pl.DataFrame, *, at: datetime, by: str) -> pl.DataFrame:
     """The questions that are open, answered: their chunk has been merged since."""
     still_open = earlier.filter(pl.col("reviewed_at").is_null())
-    return still_open.with_columns(reviewed_at=at, reviewed_by=pl.lit(by), decision=pl.lit(MERGED)).cast(
-        PENDING_REVIEWS.dtypes
-    )
+    merged = {"reviewed_by": pl.lit(by), "decision": pl.lit(MERGED), "notes": pl.lit("the night merged the chunk")}
+    return still_open.with_columns(reviewed_at=at, **merged).cast(PENDING_REVIEWS.dtypes)

@@ -170,6 +170,8 @@ def _tell_end(outcome: Any, checked: Settings, progress: Progress, *, again: lis
     progress.tell("")
     progress.tell(f"tables   {checked.warehouse.path}")
     progress.tell(f"mart     {outcome.mart}   (opens in any DuckDB)")
+    if outcome.morning.report is not None:
+        progress.tell(f"report   {outcome.morning.report}   (opens in any browser)")
     progress.tell(f'look     {sql_again} "from duplicate_rate_by_source"')
     if outcome.tables["rejects"]:
         progress.tell(f'rejects  {sql_again} "from rejects_by_rule"')

@@ -21,7 +21,8 @@ from flows.backfill import Done, backfill, rehearse
 from flows.console import Progress
 from flows.errors import NightfoldError, UnreadableSource
 from flows.lock import WarehouseLocked, writer_lock
-from flows.night import NothingPublished, night
+from flows.night import night
+from flows.run_rows import NothingPublished
 from flows.slices import drop_slice
 from flows.warehouse import Warehouse
 from tests import oracle

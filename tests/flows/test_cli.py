@@ -16,6 +16,8 @@ import polars as pl
 import pytest
 
 from flows import cli
+from flows.commands.review import review_app
+from flows.commands.review_page import token_app
 from flows.commands.runs import runs_app
 from flows.commands.settings import settings_app
 from flows.lock import writer_lock
@@ -34,14 +36,29 @@ COMMANDS = [
     ("backfill",),
     ("unmerge",),
     ("sql",),
+    ("search",),
     ("check",),
     ("explain",),
+    ("report",),
     ("judge",),
     ("calibrate",),
+    ("review",),
+    ("review", "list"),
+    ("review", "show"),
+    ("review", "decide"),
+    ("review", "undo"),
+    ("review", "log"),
+    ("review", "export"),
+    ("review", "import"),
     ("runs",),
     ("runs", "list"),
     ("runs", "show"),
     ("runs", "rollback"),
+    ("review", "serve"),
+    ("review", "token"),
+    ("review", "token", "create"),
+    ("review", "token", "list"),
+    ("review", "token", "revoke"),
     ("settings",),
     ("settings", "show"),
     ("settings", "example"),
@@ -515,7 +532,13 @@ def test_every_help_has_an_example_that_fits_its_line(call: Call, command: tuple
 
 
 def test_no_command_is_left_out_of_these_tests() -> None:
-    groups = {(): cli.app, ("runs",): runs_app, ("settings",): settings_app}
+    groups = {
+        (): cli.app,
+        ("runs",): runs_app,
+        ("review",): review_app,
+        ("review", "token"): token_app,
+        ("settings",): settings_app,
+    }
     found = set(groups)
     for above, app in groups.items():
         for command in app.registered_commands:
@@ -534,7 +557,7 @@ def test_help_loads_nothing_heavy(folder: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
     loaded = set(ended.stderr.split())
     assert "flows" in loaded
-    assert loaded.isdisjoint({"prefect", "lance", "lancedb", "duckdb", "torch", "fastapi"})
+    assert loaded.isdisjoint({"prefect", "lance", "lancedb", "duckdb", "torch", "fastapi", "starlette", "review"})
 
 
 def test_looking_at_the_mart_and_the_runs_loads_no_prefect(call: Call, folder: Path) -> None:
@@ -640,6 +663,7 @@ def test_the_settings_in_force_are_shown(call: Call, folder: Path, monkeypatch: 
 
 def test_the_example_can_be_saved_and_used_at_once(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NIGHTFOLD_EMBEDDING__ENCODER")
+    monkeypatch.delenv("NIGHTFOLD_REPORT__ENABLED")
     (folder / "nightfold.toml").write_text(call("settings", "example").out)
     assert tomllib.loads((folder / "nightfold.toml").read_text())
     assert json.loads(call("settings", "show").out) == Settings().model_dump(mode="json")

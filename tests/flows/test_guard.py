@@ -8,7 +8,7 @@ import lance
 import polars as pl
 import pytest
 
-from flows.night import NothingPublished
+from flows.run_rows import NothingPublished
 from flows.warehouse import Warehouse
 from schemas.terms import FAILED, MERGED, STORED_AS_NEW
 from tests.flows.word_endpoint import WordEndpoint

@@ -19,7 +19,8 @@ from flows.console import Progress
 from flows.errors import NightfoldError, UnreadableSource
 from flows.load import load_sources
 from flows.mart import MartNotWritten
-from flows.night import NothingPublished, night, rollback
+from flows.night import night, rollback
+from flows.run_rows import NothingPublished
 from flows.sources import Source, find_sources
 from flows.staging import NotStaged
 from flows.warehouse import Warehouse

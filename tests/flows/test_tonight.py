@@ -9,7 +9,7 @@ import lance
 import polars as pl
 import pytest
 
-from flows.night import NOTHING_COUNTED
+from flows.run_rows import NOTHING_COUNTED
 from flows.tonight import NOMINATED, Tonight
 from flows.warehouse import Run, Warehouse
 from schemas.tables import CHUNKS, PAIRS, SEPARATIONS

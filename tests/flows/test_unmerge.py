@@ -9,7 +9,8 @@ import pytest
 
 from flows.console import Progress
 from flows.errors import NightfoldError
-from flows.night import NothingPublished, rollback
+from flows.night import rollback
+from flows.run_rows import NothingPublished
 from flows.tonight import Tonight
 from flows.unmerge import NotAVariant, TakenOut, unmerge
 from flows.warehouse import Warehouse
@@ -165,6 +166,23 @@ def test_taken_out_twice_it_is_remembered_once(nights: Nights, monkeypatch: pyte
     assert nights.groups["b"] == ("a", "a")
     take_out(nights, nights.id_of("b"), by="ben")
     assert nights.table("separations")["decided_by"].to_list() == ["ben"]
+    check_mart_agrees(nights)
+
+
+def test_asked_for_again_one_that_was_stopped_before_the_mart_ends(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_of_three(nights)
+
+    def stopped(*_: Any, **__: Any) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flows.mart.refresh", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            take_out(nights, nights.id_of("b"))
+    with pytest.raises(NotAVariant, match="is in no group"):
+        take_out(nights, nights.id_of("b"))
     check_mart_agrees(nights)
 
 

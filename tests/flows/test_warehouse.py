@@ -19,7 +19,8 @@ from polars.testing import assert_frame_equal
 from flows import warehouse as module
 from flows.console import Progress
 from flows.errors import NightfoldError
-from flows.night import NothingPublished, night, rollback
+from flows.night import night, rollback
+from flows.run_rows import NothingPublished
 from flows.warehouse import Change, NoSuchRun, NotWritten, Run, TableDamaged, Warehouse
 from schemas.contract import Contract, ContractBroken
 from schemas.tables import CANONICALS, PUBLISHED_TABLES, REJECTS, RUNS

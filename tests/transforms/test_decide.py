@@ -15,12 +15,16 @@ from schemas.terms import (
     CONTRADICTORY,
     DISTINCT,
     EQUIVALENT,
+    FLAG_CONTRADICTION,
     FLAGGED,
+    KEEP_SEPARATE,
     LEFT,
+    LINK,
     LINKED,
     MERGED,
     QUEUED,
     RELATIONS,
+    RESOLUTIONS,
     RIGHT,
     STORED_AS_NEW,
     SUBSET,
@@ -42,7 +46,7 @@ JUDGED = {
     "stands": pl.String,
     "is_confirmed": pl.Boolean,
 }
-NO_SEPARATIONS = pl.DataFrame(schema={"pair_id": pl.String})
+NO_SEPARATIONS = pl.DataFrame(schema={"pair_id": pl.String, "decision": pl.String})
 LIMITS = Limits()
 MERGES_SUBSETS = replace(LIMITS, merge_subsets=True)
 
@@ -55,14 +59,22 @@ def judged(relation: str, **over: Any) -> pl.DataFrame:
 
 
 def chunks(
-    *, left_seen: int = 0, right_seen: int = 1, left_apart: bool = False, right_apart: bool = False
+    *,
+    left_seen: int = 0,
+    right_seen: int = 1,
+    left_apart: bool = False,
+    right_apart: bool = False,
+    left_deleted: bool = False,
+    right_deleted: bool = False,
 ) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "chunk_id": ["a", "b"],
             "first_seen_at": [START + timedelta(days=left_seen), START + timedelta(days=right_seen)],
             "keep_apart": [left_apart, right_apart],
-        }
+            "deleted_at": [START if left_deleted else None, START if right_deleted else None],
+        },
+        schema_overrides={"deleted_at": pl.Datetime("us", "UTC")},
     )
 
 
@@ -126,10 +138,37 @@ def test_a_chunk_that_is_kept_apart_is_never_merged_nor_asked_about(side: str, r
 
 
 def test_a_pair_that_was_taken_apart_is_neither_merged_nor_asked_about_again() -> None:
-    separations = pl.DataFrame({"pair_id": ["p"]})
-    for confidence in (0.99, 0.5):
-        pairs = judged(EQUIVALENT, confidence=confidence)
+    separations = pl.DataFrame({"pair_id": ["p"], "decision": [None]}, schema_overrides={"decision": pl.String})
+    for relation, confidence in ((EQUIVALENT, 0.99), (EQUIVALENT, 0.5), (UNKNOWN, 0.1), (SUPERSEDING, 0.1)):
+        pairs = judged(relation, confidence=confidence)
         assert decided(pairs, chunks(), separations, limits=LIMITS)["action"][0] == STORED_AS_NEW
+
+
+@pytest.mark.parametrize(
+    ("decision", "wanted"),
+    [
+        (KEEP_SEPARATE, STORED_AS_NEW),
+        (LINK, LINKED),
+        (FLAG_CONTRADICTION, FLAGGED),
+        *((resolution, FLAGGED) for resolution in RESOLUTIONS),
+    ],
+)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_what_a_person_said_of_a_pair_stands_whatever_it_is_judged_to_be(
+    relation: str, decision: str, wanted: str
+) -> None:
+    separations = pl.DataFrame({"pair_id": ["p"], "decision": [decision]})
+    (row,) = decided(judged(relation), chunks(), separations, limits=LIMITS).rows(named=True)
+    assert (row["action"], row["is_settled"]) == (wanted, True)
+
+
+@pytest.mark.parametrize("side", ["left_deleted", "right_deleted"])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_nothing_comes_of_a_pair_with_a_chunk_that_was_deleted(relation: str, side: str) -> None:
+    for confidence in (0.1, 0.99):
+        pairs = judged(relation, confidence=confidence)
+        (row,) = decided(pairs, chunks(**{side: True}), NO_SEPARATIONS, limits=LIMITS).rows(named=True)
+        assert (row["action"], row["is_settled"]) == (STORED_AS_NEW, True)
 
 
 @pytest.mark.parametrize(("left_seen", "right_seen", "later"), [(0, 1, "b"), (1, 0, "a"), (0, 0, "b")])
