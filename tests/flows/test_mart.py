@@ -31,6 +31,7 @@ from tests.nights import run_night, settings_of
 NOW = datetime(2026, 1, 31, 2, tzinfo=UTC)
 SPEC = ("parent_category", "sub_category", "specification", "value", "additional")
 VIEWS = {
+    "legacy_ids",
     "candidate_pairs",
     "canonical_chunks",
     "document_status",
