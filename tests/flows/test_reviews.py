@@ -33,7 +33,7 @@ from flows.warehouse import Run, Warehouse
 from schemas.terms import COMPLEMENTARY, CONTRADICTORY, EQUIVALENT, SUPERSEDING, UNKNOWN
 from tests.flows.test_judge import ask, check_mart_agrees
 from tests.flows.word_endpoint import WordEndpoint
-from tests.judged import Nights, given_verdicts, word_endpoint
+from tests.judged import Nights, given, given_verdicts, word_endpoint
 from tests.nights import run_night, settings_of
 
 TABLES = (
@@ -203,7 +203,7 @@ def test_all_kinds_at_once_and_undone_at_once_leave_every_table_as_it_was(queue:
     assert reviews.apply_outstanding() == 5
     assert reviews.apply_outstanding() == 0
     assert queue.published.note == "5 decisions by ana"
-    assert queue.open == {"g", "h"}
+    assert queue.open == {"g", "h", "boreal/b"}
     # b stood for `same` too: the whole group went along.
     assert queue.groups["same"] == ("a", "a")
     check_mart_agrees(queue)
@@ -565,10 +565,11 @@ def test_a_journal_that_cannot_be_read_says_so(queue: Queue) -> None:
 # ---- runs
 
 
-def test_runs_of_decisions_push_no_night_out_of_what_is_kept(queue: Queue) -> None:
+def test_runs_of_decisions_push_no_night_out_of_what_is_kept(queue: Queue, tmp_path: Path) -> None:
     first = queue.published
     keep = {"warehouse": {"keep_runs": 2}}
-    settings = settings_of(queue.warehouse, **queue.sections(), **keep)
+    rows = given(tmp_path / "again.parquet", ("acme", "a", 1))
+    settings = settings_of(queue.warehouse, rows, **queue.sections(), **keep)
     second = night(settings, progress=Progress(quiet=True)).run
     for name in "bcdef":
         reviews = Reviews(settings)
