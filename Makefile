@@ -25,12 +25,13 @@ lint: $(READY)  ## ruff and mypy
 bench: $(READY)  ## speed and memory a stage, beside what one would pick instead: make bench CORPUS=rows.parquet
 	@$(BIN)/python -m benchmarks.exact $(CORPUS) $(BENCH_OPTIONS)
 	@$(BIN)/python -m benchmarks.near $(CORPUS) $(NEAR_OPTIONS)
+	@$(BIN)/python -m benchmarks.review $(REVIEW_OPTIONS)
 
 quality: $(READY)  ## how well the judge judges on labelled data: make quality EVAL=folder
 	@$(BIN)/python -m benchmarks.quality $(EVAL) $(QUALITY_OPTIONS)
 
 soak: $(READY)  ## kills a real run at random moments: make soak SOAK_KILLS=20
-	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -m soak -s tests/flows/test_kill.py --timeout 3600
+	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -m soak -s tests/flows/test_kill.py tests/flows/test_review_kill.py --timeout 3600
 
 clean:  ## removes what was built and the sample's warehouse
 	@rm -rf $(VENV) data/warehouse build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

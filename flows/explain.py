@@ -51,6 +51,8 @@ def _itself(story: Story) -> Iterator[str]:
     yield f"  {_BECAME[chunk['action']]} ({chunk['action']})"
     if chunk["keep_apart"]:
         yield "  never merged: its row said force, or its scope has dedup = false"
+    if chunk["deleted_at"] is not None:
+        yield f"  deleted by a reviewer on {_day(chunk['deleted_at'])}: no search finds it"
     if chunk["completion_status"] != COMPLETE:
         yield f"  has no vector yet ({chunk['completion_status']}), so that nothing is near it; `nightfold retry`"
 
@@ -130,7 +132,9 @@ def _reviews(story: Story) -> Iterator[str]:
         state = f"asked {_day(row['queued_at'])} and open" if row["reviewed_at"] is None else _answered(row)
         yield f"{state}, {about}: {_said(row['reason'])}"
     for row in story.decisions.iter_rows(named=True):
-        yield f"{row['reviewer']} decided {row['decision']} on {_day(row['decided_at'])}: {_said(row['notes'])}"
+        words = f": {_said(row['notes'])}" if row["notes"] else ""
+        taken_back = ", taken back since" if row["undone_by"] else ""
+        yield f"{row['reviewer']} decided {row['decision']} on {_day(row['decided_at'])}{taken_back}{words}"
 
 
 def _answered(row: dict[str, Any]) -> str:
@@ -153,6 +157,9 @@ def _separations(story: Story) -> Iterator[str]:
         mine = row["chunk_id"] == story.chunk["chunk_id"]
         who = "it" if mine else _other(story, row["chunk_id"])
         rest = _other(story, _end(story, row)) if mine else "this one"
+        if row["merged_because"] is None:
+            yield f"{row['decided_by']} said on {_day(row['decided_at'])} that {who} and {rest} stay two, for good"
+            continue
         yield (
             f"{row['decided_by']} took {who} out of the group of {rest} on {_day(row['decided_at'])}, for good; it was "
             f"merged because: {_said(row['merged_because'])}"

@@ -8,6 +8,7 @@ stand: `standing` has one row for each time a question was asked.
 import contextlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -162,9 +163,9 @@ class Journal:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             journal = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             with contextlib.closing(journal):
-                if write:
-                    journal.execute("pragma journal_mode = wal")
                 journal.execute("pragma synchronous = full")
+                if write and journal.execute("pragma journal_mode").fetchone()[0] != "wal":
+                    _to_wal(journal)
                 if write:
                     journal.executescript(_SCHEMA)
                 journal.execute("begin immediate" if write else "begin")
@@ -344,6 +345,20 @@ class Journal:
                 Entry(seq, moment(at), who_, what, about, scope, bool(allowed), detail)
                 for seq, at, who_, what, about, scope, allowed, detail in rows
             ]
+
+
+def _to_wal(journal: sqlite3.Connection) -> None:
+    """A new journal keeps a log of its own. SQLite does not wait for another process that does the same just now."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            journal.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _append(

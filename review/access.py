@@ -151,7 +151,8 @@ class Access:
                 if not self._has_tables:
                     # Before anything is in it; the files beside it take its rights over.
                     self.file.chmod(0o600)
-                    opened.execute("pragma journal_mode = wal")
+                    if opened.execute("pragma journal_mode").fetchone()[0] != "wal":
+                        opened.execute("pragma journal_mode = wal")
                     opened.executescript(_TABLES)
                     self._has_tables = True
                 opened.execute("begin immediate" if write else "begin")

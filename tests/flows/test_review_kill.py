@@ -58,16 +58,26 @@ with open(told, "a", buffering=1) as said:
 
 def start(folder: Path, name: str, seed: int) -> subprocess.Popen[bytes]:
     line = [sys.executable, "-c", _DECIDES, name, str(seed), str(folder / "w"), str(folder / f"{name}.said")]
-    log = (folder / f"{name}.log").open("ab")
-    return subprocess.Popen(line, cwd=ROOT, stdout=log, stderr=log)
+    with (folder / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(line, cwd=ROOT, stdout=log, stderr=log)
 
 
 def night(folder: Path) -> subprocess.Popen[bytes]:
     (folder / "rows.csv").write_text("id,text,workspace_id\n1,another pump,acme\n2,a third pump,acme\n")
     line = [str(NIGHTFOLD), "run", "--direct", "-i", str(folder / "rows.csv"), "--warehouse", str(folder / "w")]
     env = {**os.environ, "NIGHTFOLD_WAREHOUSE__LOCK_WAIT_SECONDS": "60"}
-    log = (folder / "night.log").open("ab")
-    return subprocess.Popen(line, cwd=ROOT, env=env, stdout=log, stderr=log)
+    with (folder / "night.log").open("ab") as log:
+        return subprocess.Popen(line, cwd=ROOT, env=env, stdout=log, stderr=log)
+
+
+def wait_until_both_decide(folder: Path) -> None:
+    """Until each has said something more: on a slow machine it takes them a while to start."""
+    files = [folder / f"{name}.said" for name in ("ana", "ben")]
+    sizes, deadline = [file.stat().st_size for file in files], time.monotonic() + 60
+    while any(file.stat().st_size == size for file, size in zip(files, sizes, strict=True)):
+        if time.monotonic() > deadline:
+            raise AssertionError("\n".join((folder / f"{name}.log").read_text() for name in ("ana", "ben")))
+        time.sleep(0.05)
 
 
 def check(folder: Path) -> None:
@@ -114,7 +124,8 @@ def campaign(folder: Path, *, questions: int, kills: int) -> None:
     for number in range(kills):
         people = {name: start(folder, name, dice.randrange(1 << 30)) for name in ("ana", "ben")}
         people["night"] = night(folder)
-        time.sleep(dice.uniform(1.5, 6))
+        wait_until_both_decide(folder)
+        time.sleep(dice.uniform(0, 3))
         killed = dice.sample(sorted(people), dice.randint(1, 3))
         print(f"round {number}: kills {killed}")
         for name in killed:

@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 from flows.apply_decisions import apply_outstanding
 from flows.console import Progress
 from flows.errors import NightfoldError
+from flows.explain import told
 from flows.lock import writer_lock
 from flows.night import night, rollback
 from flows.review_journal import Journal, JournalDamaged
@@ -27,11 +28,12 @@ from flows.reviews import (
     Reviews,
 )
 from flows.settings import Settings
+from flows.story import story_of
 from flows.warehouse import Run, Warehouse
 from schemas.terms import COMPLEMENTARY, CONTRADICTORY, EQUIVALENT, SUPERSEDING, UNKNOWN
 from tests.flows.test_judge import ask, check_mart_agrees
 from tests.flows.word_endpoint import WordEndpoint
-from tests.judged import Nights, given_verdicts, word_endpoint
+from tests.judged import Nights, given, given_verdicts, word_endpoint
 from tests.nights import run_night, settings_of
 
 TABLES = (
@@ -201,7 +203,7 @@ def test_all_kinds_at_once_and_undone_at_once_leave_every_table_as_it_was(queue:
     assert reviews.apply_outstanding() == 5
     assert reviews.apply_outstanding() == 0
     assert queue.published.note == "5 decisions by ana"
-    assert queue.open == {"g", "h"}
+    assert queue.open == {"g", "h", "boreal/b"}
     # b stood for `same` too: the whole group went along.
     assert queue.groups["same"] == ("a", "a")
     check_mart_agrees(queue)
@@ -216,9 +218,9 @@ def test_all_kinds_at_once_and_undone_at_once_leave_every_table_as_it_was(queue:
 
 def test_of_two_people_the_first_stands_and_the_second_is_told_who_when_and_what(queue: Queue) -> None:
     queue.decide("b", "merge", "a", by="ana")
-    with pytest.raises(AlreadyDecided, match=r"ana answered merge into .* and that stands") as told:
+    with pytest.raises(AlreadyDecided, match=r"ana answered merge into .* and that stands") as refused:
         queue.decide("b", "delete", by="ben")
-    assert (told.value.standing.reviewer, told.value.standing.decision) == ("ana", "merge")
+    assert (refused.value.standing.reviewer, refused.value.standing.decision) == ("ana", "merge")
     # Also where both had it open, and neither is in the tables yet.
     reviews = queue.reviews
     checked = reviews.checked([Choice(queue.review_of("c"), "delete")], scopes=None)
@@ -396,6 +398,20 @@ def test_contradictions_are_resolved_once_and_taken_back(queue: Queue) -> None:
     assert len(queue.reviews.contradictions(scopes=None).items) == 1
 
 
+def test_the_story_of_a_chunk_tells_who_decided_what(queue: Queue) -> None:
+    done = queue.decide("c", "keep_separate", notes="two pumps")
+    story = "\n".join(told(story_of(queue.settings, chunk=queue.id_of("c"))))
+    assert "ana said on " in story
+    assert "stay two, for good" in story
+    assert "ana decided keep_separate on " in story
+    assert "two pumps" in story
+    queue.undo(done)
+    queue.decide("c", "delete")
+    story = "\n".join(told(story_of(queue.settings, chunk=queue.id_of("c"))))
+    assert ", taken back since: two pumps" in story
+    assert "deleted by a reviewer on " in story
+
+
 # ---- bulk
 
 
@@ -457,12 +473,12 @@ def test_nothing_of_another_scope_is_told_apart_from_what_is_not_there(queue: Qu
         lambda review: reviews.neighbours_in_list(review, Filters(), scopes=mine),
         lambda review: reviews.decide([Choice(review, "delete")], by="ana", scopes=mine),
     ):
-        told = []
+        words = []
         for review in (b, "0" * 32):
             with pytest.raises(NoSuchQuestion) as error:
                 call(review)
-            told.append(str(error.value).replace(review, ""))
-        assert told[0] == told[1]
+            words.append(str(error.value).replace(review, ""))
+        assert words[0] == words[1]
     with pytest.raises(NoSuchQuestion, match="no such decision"):
         reviews.undo(done, by="ana", scopes=mine)
     assert reviews.occurrences(a, scopes=mine) == []
@@ -549,10 +565,11 @@ def test_a_journal_that_cannot_be_read_says_so(queue: Queue) -> None:
 # ---- runs
 
 
-def test_runs_of_decisions_push_no_night_out_of_what_is_kept(queue: Queue) -> None:
+def test_runs_of_decisions_push_no_night_out_of_what_is_kept(queue: Queue, tmp_path: Path) -> None:
     first = queue.published
     keep = {"warehouse": {"keep_runs": 2}}
-    settings = settings_of(queue.warehouse, **queue.sections(), **keep)
+    rows = given(tmp_path / "again.parquet", ("acme", "a", 1))
+    settings = settings_of(queue.warehouse, rows, **queue.sections(), **keep)
     second = night(settings, progress=Progress(quiet=True)).run
     for name in "bcdef":
         reviews = Reviews(settings)
