@@ -33,7 +33,8 @@ from flows.settings import EmbeddingSettings, Settings, load_settings
 from flows.vectors import Vectors
 from flows.warehouse import Warehouse
 from transforms.embedding import embedded
-from transforms.neighbours import coarse, search_exactly
+from transforms.neighbours import Sieve, search_exactly
+from transforms.sieve import axes_of, coarse
 
 _SCOPE = "bench"
 _SEARCHED = 2_000
@@ -108,7 +109,9 @@ def as_library(encoder: Any) -> Any:
 
 def _settings(corpus: Path, warehouse: Path) -> Settings:
     given = {"path": str(corpus), "name": "corpus", "scope_by": ["scope"]}
-    return load_settings(Path(os.devnull), over={"inputs": [given], "warehouse": {"path": str(warehouse)}})
+    # Up to the pairs: judging them has its own benchmark.
+    over = {"inputs": [given], "warehouse": {"path": str(warehouse)}, "judge": {"enabled": False}}
+    return load_settings(Path(os.devnull), over=over)
 
 
 def _night_here(corpus: Path, warehouse: Path) -> dict[str, Any]:
@@ -206,7 +209,8 @@ def _recall(warehouse: Path, rows: int) -> None:
     sample = np.arange(0, len(loaded.grid), max(1, len(loaded.grid) // _CHECKED))[:_CHECKED]
     by_codes = products()
     with one_thread_each():
-        sieve = None if by_codes is None else coarse(loaded.grid, by_codes, threads=2)
+        axes = axes_of(loaded.grid, threshold=0.85)
+        sieve = None if by_codes is None else Sieve(coarse(loaded.grid, axes, threads=2), by_codes)
         truth = search_exactly(loaded.grid, sample, most=5, threshold=0.85, sieve=sieve, threads=2)
     left, right = np.minimum(truth.rows, truth.others()), np.maximum(truth.rows, truth.others())
     wanted = pl.DataFrame({"left_id": loaded.chunk_ids.gather(left), "right_id": loaded.chunk_ids.gather(right)})

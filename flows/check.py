@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.corpora import published_corpora
 from flows.encoders import open_encoder
 from flows.judge import READ_BY_JUDGE, limits_of
 from flows.judging import VERDICT
@@ -23,13 +24,26 @@ from flows.verdicts import verdicts
 from flows.warehouse import Run, Warehouse
 from schemas.rows import ID_IS_UNIQUE
 from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, REJECTS
-from schemas.terms import ACTIONS, EQUIVALENT, LINKED, MERGED, RIGHT, STORED_AS_NEW, SUBSET, SUPERSEDED
+from schemas.terms import (
+    ACTIONS,
+    EQUIVALENT,
+    LINKED,
+    MERGED,
+    QUEUED,
+    RIGHT,
+    STORED_AS_NEW,
+    SUBSET,
+    SUPERSEDED,
+    SUPERSEDING,
+    UNKNOWN,
+)
 from transforms.candidates import with_pair_id
 from transforms.decide import action_of
 from transforms.embedding import Encoder, EncodingFailed, embedded
 from transforms.exact import repeats_of_an_id
+from transforms.grid import Grid, snapped
 from transforms.hashing import with_content_hash, with_ids
-from transforms.neighbours import Grid, search_among, snapped
+from transforms.neighbours import search_among
 from transforms.normalize import normalized
 
 EXACT, MERGED_KIND, NONE = "exact", "merged", "none"
@@ -56,6 +70,9 @@ CHECKED = pl.Schema(
 )
 _CANDIDATES = pl.Schema({"row": pl.UInt32, "existing_chunk_id": pl.String, "similarity": pl.Float32})
 _EXISTING = ["chunk_id", "canonical_id", "kind", "text", "metadata", "first_seen_at", "keep_apart"]
+_STRENGTH = {action: rank for rank, action in enumerate(ACTIONS)}
+# The strength of the action that each relation leads to at best.
+_AT_BEST = {EQUIVALENT: _STRENGTH[MERGED], SUPERSEDING: _STRENGTH[SUPERSEDED], UNKNOWN: _STRENGTH[QUEUED]}
 _ROWS_AT_ONCE = 10_000
 # Partitions that are searched in a scope which no night has joined through them.
 _PROBES = 20
@@ -69,13 +86,13 @@ class Checker:
 
     def __init__(self, settings: Settings, *, tell: Tell) -> None:
         self.settings = settings
-        self.warehouse = Warehouse(settings.warehouse.path)
+        self.warehouse = Warehouse(settings.warehouse.path, keeps_open=True)
         self.note: str | None = None
         self._tell = tell
         self._run: Run | None = None
         self._encoder: Encoder | None = None
         self._vectors: Vectors | None = None
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str | None, int] = {}
         self._scopes: dict[str, tuple[pl.Series, Grid]] = {}
         self._open = ExitStack()
         self._opinion: SecondOpinion | None = None
@@ -187,10 +204,9 @@ class Checker:
             maintain_order="left",
         )
         acted = _acted(self._judged(pairs, rows, existing), self.settings)
-        strength = pl.col("action").replace_strict({action: rank for rank, action in enumerate(ACTIONS)})
-        best = acted.sort(
-            "row", strength, -pl.max_horizontal("similarity", "reading"), "existing_chunk_id", maintain_order=True
-        ).unique("row", keep="first", maintain_order=True)
+        best = acted.sort("row", _strength(), -pl.col("similarity"), "existing_chunk_id", maintain_order=True).unique(
+            "row", keep="first", maintain_order=True
+        )
         said = ["existing_chunk_id", "existing_canonical_id", "existing_text", "similarity", "relation", "confidence"]
         return best.select("row", "duplicate_kind", *said, "action", "evidence")
 
@@ -208,7 +224,29 @@ class Checker:
             tell=self._tell,
             tell_rows=lambda _: None,
             opinion=self._opinion,
+            to_read=self._to_read if self._knows_what_leads_furthest else None,
         )
+
+    @property
+    def _knows_what_leads_furthest(self) -> bool:
+        """Whether nothing but the reading decides what a pair comes to."""
+        judge = self.settings.judge
+        return self._opinion is None and judge.require_confirmation and judge.subset == "link"
+
+    def _to_read(self, judged: pl.DataFrame) -> pl.Series:
+        """The pairs to read next: of each row first the nearest, then every other, as far as it can come before what is
+        known of the row's pairs. One that cannot is left unread, since it is not the one that is told."""
+        is_open, at_best = pl.col("is_open"), pl.col("at_best").replace_strict(_AT_BEST, return_dtype=pl.Int8)
+        acted = _acted(judged, self.settings).with_columns(strength=_strength(), at_best=at_best)
+        known = pl.when(~is_open).then("strength").min().over("row")
+        nearest_known = pl.when(~is_open & (pl.col("strength") == known)).then("similarity").max().over("row")
+        comes_before = (pl.col("at_best") < known) | (
+            (pl.col("at_best") == known) & (pl.col("similarity") >= nearest_known)
+        )
+        acted = acted.with_columns(is_asked=is_open & (comes_before | known.is_null()))
+        is_nearest = pl.col("similarity") == pl.when("is_asked").then("similarity").max().over("row")
+        is_first = pl.col("reading").is_null().all().over("row")
+        return acted.select(pl.col("is_asked") & (is_nearest | ~is_first)).to_series()
 
     # ---- candidates
 
@@ -239,11 +277,15 @@ class Checker:
             if scope not in self._scopes:
                 self._scopes[scope] = self._vectors.of_scope(scope, run=self._run)
             return self._best(rows, vectors, *self._scopes[scope])
+        if None not in self._sizes:
+            self._sizes[None] = self._vectors.size(run=self._run)
+        # Where the scope is all there is, no filter is as right and several times as fast.
+        searched = None if self._sizes[scope] == self._sizes[None] else scope
         probes = int((self._run.neighbours.get("probes") or {}).get(scope, _PROBES))
         found = [pl.DataFrame(schema=_CANDIDATES)]
         for at, vector in enumerate(vectors):
             nearest = self._vectors.nearest_in_index(
-                vector, scope, run=self._run, most=near.max_candidates, probes=probes
+                vector, searched, run=self._run, most=near.max_candidates, probes=probes
             )
             found.append(self._best(rows[at : at + 1], vector[None, :], *nearest))
         return pl.concat(found)
@@ -255,6 +297,10 @@ class Checker:
             {"row": rows.gather(at), "existing_chunk_id": ids.gather(place), "similarity": similarity},
             schema=_CANDIDATES,
         )
+
+
+def _strength() -> pl.Expr:
+    return pl.col("action").replace_strict(_STRENGTH, return_dtype=pl.Int8)
 
 
 def _with_keys(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -305,7 +351,8 @@ def check_inputs(settings: Settings, *, checker: Checker) -> tuple[pl.DataFrame,
     """What is said of every row of the inputs, rejects last with the rule that they break, and the files left out."""
     with tempfile.TemporaryDirectory(prefix="nightfold-check-") as folder:
         sources, loaded = find_sources(settings), Path(folder)
-        counted = load_sources(sources, settings, loaded, tell_rows=lambda _: None)
+        corpora = published_corpora(checker.warehouse, settings)
+        counted = load_sources(sources, settings, loaded, tell_rows=lambda _: None, corpora=corpora)
         rows = pl.concat([pl.read_parquet(path, glob=False) for path in sorted(loaded.glob("rows-*.parquet"))])
         rejects = pl.read_parquet(loaded / "rejects.parquet", glob=False)
     keys = _with_keys(rows, settings)

@@ -6,12 +6,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from flows.commands.backfill import backfill
 from flows.commands.judging import calibrate, judge
 from flows.commands.looks import check, explain, sql
-from flows.commands.nights import backfill, retry, run, unmerge
+from flows.commands.morning import report
+from flows.commands.nights import retry, run, unmerge
 from flows.commands.review import review_app
 from flows.commands.review_page import serve, serve_by_default, token_app
 from flows.commands.runs import runs_app
+from flows.commands.searching import search
 from flows.commands.settings import settings_app
 from flows.errors import NightfoldError
 
@@ -74,7 +77,7 @@ def _of_all(
     pass
 
 
-for command in (run, retry, backfill, unmerge, sql, check, explain, judge, calibrate):
+for command in (run, retry, backfill, unmerge, sql, search, check, explain, report, judge, calibrate):
     app.command()(command)
 review_app.callback(invoke_without_command=True, no_args_is_help=False, help=serve_by_default.__doc__)(serve_by_default)
 review_app.command("serve")(serve)

@@ -5,6 +5,7 @@ import re
 import threading
 from contextlib import closing
 from enum import IntEnum
+from importlib.metadata import version
 from pathlib import Path
 
 import pypdfium2  # type: ignore[import-untyped]
@@ -31,17 +32,40 @@ class UnreadableDocument(UnreadableSource):
         return f"{self.path}: {self.why}"
 
 
+# What decides on the text of the same bytes: our own way of reading, to be raised when it changes, and the libraries.
+_READS = 1
+_LIBRARIES = {_PLAIN_SUFFIXES: None, _HTML_SUFFIXES: "selectolax", _PDF_SUFFIXES: "pypdfium2"}
+
+
 def read_document(path: Path) -> str:
     """The document's text, "" when it has none (a scanned PDF); UnreadableDocument when it cannot be had."""
+    return document_text(path, document_bytes(path))
+
+
+def parser_of(path: Path) -> str:
+    """Who reads the document, and in which version: the same bytes in the same hands are the same text."""
     suffix = path.suffix.lower()
-    if suffix not in DOCUMENT_SUFFIXES:
+    suffixes, library = next(
+        ((suffixes, library) for suffixes, library in _LIBRARIES.items() if suffix in suffixes), ((suffix,), None)
+    )
+    return f"{suffixes[0]} {_READS} {version(library) if library else ''}"
+
+
+def document_bytes(path: Path) -> bytes:
+    """The document as it lies there; UnreadableDocument where it is none, or cannot be opened."""
+    if path.suffix.lower() not in DOCUMENT_SUFFIXES:
         known = ", ".join(DOCUMENT_SUFFIXES)
         raise UnreadableDocument(path, f"a document ends in one of {known}; convert the file, or leave it out")
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         why = f"the file cannot be opened ({error.strerror}); check that it exists and may be read"
         raise UnreadableDocument(path, why) from error
+
+
+def document_text(path: Path, content: bytes) -> str:
+    """The text of a document with these bytes, by the suffix of its name."""
+    suffix = path.suffix.lower()
     if suffix in _PDF_SUFFIXES:
         return _pdf_text(path, content)
     if suffix in _HTML_SUFFIXES:

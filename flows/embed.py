@@ -42,11 +42,14 @@ def embed_chunks(
     settings: EmbeddingSettings,
     tell: Callable[[str], None],
     tell_rows: Callable[[int], None],
+    given: Path | None = None,
 ) -> dict[str, Any]:
     """Writes `chunks.parquet`, the new chunks with their status, and `chunks-embedded.parquet`, what becomes of known
-    ones that were pending; the vectors go to `blocks`."""
+    ones that were pending; the vectors go to `blocks`. `given` is a file of vectors by chunk that need not be asked
+    for, where it is there."""
     in_use = (run.neighbours.get("embedding") if run else None) or {}
-    waiting = _waiting(warehouse, run, pending, folder / "pending.parquet")
+    given = given if given is not None and given.exists() else None
+    waiting = _waiting(warehouse, run, pending, folder / "pending.parquet", given=given)
     if not _rows(new_chunks) and not _rows(waiting):
         # Nothing to embed: no model is loaded for that.
         _write_statuses(new_chunks, waiting, folder, _nothing())
@@ -64,7 +67,14 @@ def embed_chunks(
         return {"embedded": 0, "failed": 0, "model_changed": True, **_named(in_use)}
     vectors = Vectors(warehouse, encoder.version, encoder.dimensions)
     counts = embed_blocks(
-        [new_chunks, waiting], blocks, encoder=encoder, vectors=vectors, run=run, tell=tell, tell_rows=tell_rows
+        [new_chunks, waiting],
+        blocks,
+        encoder=encoder,
+        vectors=vectors,
+        run=run,
+        tell=tell,
+        tell_rows=tell_rows,
+        given=given,
     )
     _write_statuses(new_chunks, waiting, folder, statuses(block_files(blocks), encoder=encoder))
     named = {"model": encoder.model, "version": encoder.version, "dimensions": encoder.dimensions}
@@ -79,9 +89,15 @@ def _rows(path: Path) -> int:
     return int(pq.read_metadata(path).num_rows)
 
 
-def _waiting(warehouse: Warehouse, run: Run | None, pending: str, path: Path) -> Path:
+def _waiting(warehouse: Warehouse, run: Run | None, pending: str, path: Path, *, given: Path | None = None) -> Path:
     """The known chunks with a text that are to be embedded tonight, as a file."""
     columns = ["chunk_id", "scope", "text"]
+    if given is not None and pending == "new":
+        ids = pl.read_parquet(given, columns=["chunk_id"], glob=False)["chunk_id"]
+        known = warehouse.find(CHUNKS.name, ids, run=run)
+        bare = known.rows(["chunk_id", "completion_status"]).filter(pl.col("completion_status") != COMPLETE)
+        known.among(bare["chunk_id"]).rows(columns).drop_nulls("text").write_parquet(path)
+        return path
     dataset = warehouse.open(CHUNKS.name, run) if run and pending != "new" else None
     if dataset is None:
         CHUNKS.empty().select(columns).write_parquet(path)
@@ -119,6 +135,7 @@ def embed_blocks(
     run: Run | None,
     tell: Callable[[str], None],
     tell_rows: Callable[[int], None],
+    given: Path | None = None,
 ) -> dict[str, Any]:
     """Writes a file a block: chunk_id, scope, text_key and vector, which is null where the encoder failed; and
     has_vector, which says so without the vectors being read.
@@ -134,7 +151,9 @@ def embed_blocks(
         if path.exists():
             block = pl.read_parquet(path, glob=False)
         else:
-            block = _embedded_block(rows, encoder, vectors, run, shared=shared, failures=failures)
+            asked, brought = _with_given(rows, given, vectors)
+            block = _embedded_block(asked, encoder, vectors, run, shared=shared, failures=failures)
+            block = pl.concat([block, brought.select(block.columns)]) if brought.height else block
             unfinished = path.with_suffix(".partial")
             block.write_parquet(unfinished, compression="uncompressed", statistics=False)
             keep(unfinished, path)
@@ -194,6 +213,25 @@ def _blocks(pending: list[Path]) -> Iterator[pl.DataFrame]:
 
 def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(text=normalized(pl.col("text"))).with_columns(text_key=derived_id(pl.col("text")))
+
+
+def _with_given(rows: pl.DataFrame, given: Path | None, vectors: Vectors) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows that have no vector in the file of given ones, and the others with theirs.
+
+    What someone else computed is for its own scope alone: under a key of that scope, no other one finds it, and
+    whoever says the same there has the vector that the encoder makes.
+    """
+    if given is None:
+        return rows, rows.clear()
+    found = pl.scan_parquet([given], glob=False).join(rows.lazy().select("chunk_id"), on="chunk_id", how="semi")
+    brought = rows.join(found.collect(), on="chunk_id", how="inner", maintain_order="left").select(
+        "chunk_id",
+        "scope",
+        text_key=derived_id(pl.lit("given"), derived_id(pl.col("scope")), pl.col("text_key")),
+        vector=pl.col("vector").cast(vectors.contract.dtypes["vector"]),
+        has_vector=pl.lit(value=True),
+    )
+    return rows.join(brought, on="chunk_id", how="anti", maintain_order="left"), brought
 
 
 class _Shared:

@@ -13,7 +13,7 @@ from flows.settings import JudgeSettings
 from transforms.ages import ages_of, newer_of
 from transforms.evidence import pair_evidence, sides_of
 from transforms.fields import field_evidence, without_ids
-from transforms.judge import Model, judged, model_of, wants_reading
+from transforms.judge import Model, at_best, judged, model_of, wants_reading
 
 # What a judged pair has beside its ids, scope and similarity.
 VERDICT = pl.Schema(
@@ -27,6 +27,9 @@ VERDICT = pl.Schema(
         "is_confirmed": pl.Boolean,
     }
 )
+# Told the pairs as they are judged so far, with `is_open` where a reading is wanted that was not made, and `at_best`,
+# the most that it could make of the pair: which of them are to be read next. It is asked until it names none.
+ToRead = Callable[[pl.DataFrame], pl.Series]
 _MODEL = Path(__file__).with_name("judge_model.json")
 _PAIRS_AT_ONCE = 50_000
 
@@ -49,8 +52,9 @@ def judge_pairs(
     settings: JudgeSettings,
     tell: Callable[[str], None],
     tell_rows: Callable[[int], None],
+    to_read: ToRead | None = None,
 ) -> pl.DataFrame:
-    """The pairs, in their order, each with its verdict.
+    """The pairs, in their order, each with its verdict; where `to_read` leaves out a reading, as it is without.
 
     `pairs` has pair_id, left_id, right_id, scope and similarity; `chunks` has every chunk named there, with chunk_id,
     kind, text, metadata and first_seen_at. Other columns are carried through.
@@ -67,14 +71,48 @@ def judge_pairs(
         if settings.reader is not None and wanted.any() and not opened:
             tell(f"{settings.reader} reads the pairs that rules leave open")
             opened.append(_reader(settings.reader))
-        reading = _readings(some, chunks, wanted, opened, partial(_tell_more, tell_rows, done))
-        evidence = pl.concat([evidence, reading], how="horizontal")
-        verdict = judged(evidence, _model(), priority_supersedes=settings.priority_supersedes)
-        both = pl.concat([some, evidence.select("reading"), verdict], how="horizontal")
-        found.append(both.with_columns(pl.col(name).cast(kind) for name, kind in VERDICT.items()))
+        read = partial(_readings, some, chunks, opened=opened, tell_rows=partial(_tell_more, tell_rows, done))
+        verdict_of = partial(_with_verdict, some, priority_supersedes=settings.priority_supersedes)
+        if to_read is None or not opened:
+            both = verdict_of(evidence, read(wanted))
+        else:
+            both = _read_in_steps(evidence, wanted, read=read, verdict_of=verdict_of, to_read=to_read)
+        found.append(both)
         done += some.height
         tell_rows(done)
     return pl.concat(found)
+
+
+def _with_verdict(
+    pairs: pl.DataFrame, evidence: pl.DataFrame, reading: pl.DataFrame, *, priority_supersedes: bool
+) -> pl.DataFrame:
+    both = pl.concat([evidence, reading], how="horizontal")
+    verdict = judged(both, _model(), priority_supersedes=priority_supersedes)
+    return pl.concat([pairs, reading.select("reading"), verdict], how="horizontal").with_columns(
+        pl.col(name).cast(kind) for name, kind in VERDICT.items()
+    )
+
+
+def _read_in_steps(
+    evidence: pl.DataFrame,
+    wanted: pl.Series,
+    *,
+    read: Callable[[pl.Series], pl.DataFrame],
+    verdict_of: Callable[[pl.DataFrame, pl.DataFrame], pl.DataFrame],
+    to_read: ToRead,
+) -> pl.DataFrame:
+    best, is_open = at_best(evidence), wanted
+    reading = read(wanted.clear().extend_constant(value=False, n=wanted.len()))
+    while True:
+        both = verdict_of(evidence, reading)
+        asked = to_read(both.with_columns(is_open=is_open, at_best=best)) & is_open
+        if not asked.any():
+            return both
+        more = read(asked)
+        reading = reading.select(
+            pl.when(asked).then(more[name]).otherwise(pl.col(name)).alias(name) for name in reading.columns
+        )
+        is_open &= ~asked
 
 
 def _tell_more(tell_rows: Callable[[int], None], before: int, rows: int) -> None:
@@ -103,7 +141,12 @@ def _places(ids: pl.Series, chunks: pl.DataFrame) -> "np.ndarray[tuple[int], np.
 
 
 def _readings(
-    pairs: pl.DataFrame, chunks: pl.DataFrame, wanted: pl.Series, opened: list[Reader], tell_rows: Callable[[int], None]
+    pairs: pl.DataFrame,
+    chunks: pl.DataFrame,
+    wanted: pl.Series,
+    *,
+    opened: list[Reader],
+    tell_rows: Callable[[int], None],
 ) -> pl.DataFrame:
     nothing = pl.DataFrame({name: pl.Series([None] * pairs.height, dtype=kind) for name, kind in READING.items()})
     if not opened or not wanted.any():

@@ -8,13 +8,15 @@ from typing import Any
 import polars as pl
 
 from flows.errors import UnreadableSource
-from flows.readers import Batch, read
+from flows.known_files import KnownFiles, ParsedFile, as_frame, goes_by_text_alone
+from flows.readers import Batch, Recall, read
 from flows.settings import Settings
 from flows.sources import BYTES, Source, SourceFile
 from schemas.rows import ROWS, TEXT_FITS
-from schemas.tables import REJECTS
+from schemas.tables import CORPORA, REJECTS
 from schemas.terms import FILE
 from transforms.chunking import chunk_documents
+from transforms.corpora import with_scope
 from transforms.hashing import derived_id, file_hash
 from transforms.mapping import ColumnMap, MissingColumn, mapped, resolved
 
@@ -28,24 +30,36 @@ _PART_BATCHES = 1024
 
 
 def load_sources(
-    sources: list[Source], settings: Settings, folder: Path, *, tell_rows: Callable[[int], None]
+    sources: list[Source],
+    settings: Settings,
+    folder: Path,
+    *,
+    tell_rows: Callable[[int], None],
+    corpora: pl.DataFrame | None = None,
+    known: KnownFiles | None = None,
 ) -> dict[str, Any]:
-    """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped."""
-    door = _Door(settings, _Parts(folder), tell_rows)
+    """Writes `rows-*.parquet` and `rejects.parquet`; returns what was counted and which files were skipped. `corpora`
+    are those that rows can be in. Documents that are `known` are not parsed; those that are, are named in
+    `files.parquet`."""
+    door = _Door(settings, Parts(folder), tell_rows, corpora=corpora, known=known)
     for source in sources:
         door.take(source)
     door.parts.close()
     refused = pl.concat([REJECTS.empty(), *door.rejects])
     refused.write_parquet(folder / "rejects.parquet")
-    return {
+    counted = {
         "rows_in": door.rows_in,
         "rows": door.parts.rows,
         "kinds": sorted({source.settings.kind for source in sources}),
         "skipped": door.skipped,
     }
+    if known is None:
+        return counted
+    as_frame(door.files).write_parquet(folder / "files.parquet")
+    return {**counted, "known_files": door.known_files}
 
 
-class _ScopeComesLate(Exception):
+class ScopeComesLate(Exception):
     """A file has the scope columns of its input, after others without them went to the default scope."""
 
     def __init__(self, file: SourceFile) -> None:
@@ -54,19 +68,29 @@ class _ScopeComesLate(Exception):
 
 
 @dataclass
-class _DefaultScope:
+class DefaultScope:
     """All files of an input go to the default scope, or none does: the wall must not hang on how rows are split over
-    files, nor two files that lost their scope share one."""
+    files, nor two files that lost their scope share one. Likewise all of them name a corpus for their rows, or none."""
 
     scoped: SourceFile | None = None
     is_taken: bool = False
+    first: tuple[SourceFile, bool] | None = None
 
     def see(self, file: SourceFile, before: ColumnMap, settled: ColumnMap) -> None:
+        self.first = self.first or (file, settled.is_of_corpora)
+        if settled.is_of_corpora != self.first[1]:
+            has, lacks = (file, self.first[0]) if settled.is_of_corpora else (self.first[0], file)
+            raise UnreadableSource(
+                f"{file.path}: {has.name} of this input has a column corpus_id and {lacks.name} has none; add what is "
+                "missing, or make them two inputs"
+            )
+        if settled.is_of_corpora:
+            return
         if before.scope is not None:
             return
         if settled.scope is None:
             if self.is_taken:
-                raise _ScopeComesLate(file)
+                raise ScopeComesLate(file)
             self.scoped = self.scoped or file
         elif self.scoped is not None:
             raise UnreadableSource(
@@ -80,33 +104,47 @@ class _DefaultScope:
 class _Door:
     """What has come in so far, and what was turned away."""
 
-    def __init__(self, settings: Settings, parts: "_Parts", tell_rows: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        parts: "Parts",
+        tell_rows: Callable[[int], None],
+        *,
+        corpora: pl.DataFrame | None,
+        known: KnownFiles | None,
+    ) -> None:
         self.parts = parts
         self.rejects: list[pl.DataFrame] = []
         self.rows_in = 0
         self.skipped: list[str] = []
+        self.files: list[ParsedFile] = []
+        self.known_files = 0
+        self._known = known
         self._settings = settings
         self._tell_rows = tell_rows
+        self._corpora = corpora
 
     def take(self, source: Source) -> None:
         """All files of the source. Their order makes no difference to what comes in."""
         self.skipped += source.left_out
         self.parts.begin_source()
-        before = len(self.rejects), self.rows_in, len(self.skipped)
+        before = self._so_far()
         try:
-            self._take_files(source, _DefaultScope())
-        except _ScopeComesLate as late:
+            self._take_files(source, DefaultScope())
+        except ScopeComesLate as late:
             self.parts.drop_source()
             self._forget(*before)
-            self._take_files(source, _DefaultScope(late.file))
+            self._take_files(source, DefaultScope(late.file))
 
-    def _take_files(self, source: Source, default_scope: _DefaultScope) -> None:
+    def _take_files(self, source: Source, default_scope: DefaultScope) -> None:
         for file in source.files:
-            before = len(self.rejects), self.rows_in, len(self.skipped)
+            before = self._so_far()
             self.parts.begin_file()
+            recall = self._recall(source, file, default_scope)
             try:
-                for batch in read(file, given=source.settings, load=self._settings.load):
-                    good, refused = _split(batch, source, file, self._settings, default_scope)
+                for batch in read(file, given=source.settings, load=self._settings.load, recall=recall):
+                    good, refused = split(batch, source, file, self._settings, default_scope, corpora=self._corpora)
+                    self._remember(source, file, batch, good, refused)
                     self.rows_in += good.height + refused.height
                     self.parts.add(good)
                     self.rejects.append(refused)
@@ -119,13 +157,49 @@ class _Door:
                 self._forget(*before)
                 self.skipped.append(str(error))
 
-    def _forget(self, rejects: int, rows_in: int, skipped: int) -> None:
+    def _so_far(self) -> tuple[int, ...]:
+        return len(self.rejects), self.rows_in, len(self.skipped), len(self.files), self.known_files
+
+    def _forget(self, rejects: int, rows_in: int, skipped: int, files: int, known_files: int) -> None:
         del self.rejects[rejects:]
         del self.skipped[skipped:]
-        self.rows_in = rows_in
+        del self.files[files:]
+        self.rows_in, self.known_files = rows_in, known_files
+
+    def _recall(self, source: Source, file: SourceFile, default_scope: DefaultScope) -> Recall | None:
+        """What looks a document up by its bytes, in the scope it would be in."""
+        known = self._known
+        if known is None or file.format != "documents":
+            return None
+
+        def recall(about: Batch, content: bytes) -> Batch | None:
+            batch = replace(about, rows=about.rows.with_columns(text=pl.lit(None, dtype=pl.String)))
+            has_corpora = self._corpora is not None
+            settled = _settled(batch, source, file, self._settings, default_scope, has_corpora=has_corpora)
+            if not goes_by_text_alone(settled):
+                return None
+            row = mapped(batch.rows, settled, position=pl.lit(file.name))
+            if settled.is_of_corpora:
+                row = with_scope(row, CORPORA.empty() if self._corpora is None else self._corpora)
+            scope = row["scope"][0]
+            cut = self._settings.chunking if _is_chunked(source, file) else None
+            return known.recall(batch, file, scope=scope, content=content, cut=cut)
+
+        return recall
+
+    def _remember(
+        self, source: Source, file: SourceFile, batch: Batch, good: pl.DataFrame, refused: pl.DataFrame
+    ) -> None:
+        """Keeps what a document became, where all of it came in."""
+        if self._known is None or file.format != "documents":
+            return
+        self.known_files += batch.is_cut
+        parsed = self._known.parsed(good["text"]) if good.height and not refused.height else None
+        if parsed is not None:
+            self.files.append(replace(parsed, source=source.name, place=file.name))
 
 
-class _Parts:
+class Parts:
     """Rows gathered into parquet files of bounded size, numbered as they come. Those of the file or the source that is
     being read can be dropped again: no part holds rows of it together with rows from before it."""
 
@@ -200,24 +274,22 @@ class _Parts:
         return self.folder / f"rows-{part:06d}.parquet"
 
 
-def _split(
-    batch: Batch, source: Source, file: SourceFile, settings: Settings, default_scope: _DefaultScope
+def split(
+    batch: Batch,
+    source: Source,
+    file: SourceFile,
+    settings: Settings,
+    default_scope: DefaultScope,
+    *,
+    corpora: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The batch's rows, documents and rows that ask for it in windows: those that keep the input contract, and the
     rejects."""
     refused = _refused_lines(batch, source)
     if not batch.rows.width:
         return ROWS.empty(), refused
-    mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by)
-    # A scope that is asked for by name must be there; only the usual one gives way to the default.
-    asked_for = source.settings.scope_by is not None or settings.scope.required
-    default = None if asked_for else settings.scope.default
-    try:
-        settled = resolved(mapping, batch.rows.columns, default_scope=default, partitions=batch.partitions)
-    except MissingColumn as missing:
-        raise UnreadableSource(f"{file.path}: {missing}") from None
-    default_scope.see(file, mapping, settled)
-    if settled.text is not None and _is_chunked(source, file):
+    settled = _settled(batch, source, file, settings, default_scope, has_corpora=corpora is not None)
+    if settled.text is not None and _is_chunked(source, file) and not batch.is_cut:
         batch = _in_windows(batch, file, settled.text, settings)
     is_whole = file.format in ("documents", BYTES)
     position = pl.lit(file.name) if is_whole else pl.lit(f"{file.name}:") + pl.lit(batch.numbers).cast(pl.String)
@@ -226,6 +298,8 @@ def _split(
     is_guessed = source.settings.id_column is None and not source.is_one_file and not is_whole
     id_prefix = f"{file.name}#" if is_guessed else ""
     rows = mapped(batch.rows, settled, position=position, id_prefix=id_prefix, as_json=batch.as_json)
+    if settled.is_of_corpora:
+        rows = with_scope(rows, CORPORA.empty() if corpora is None else corpora)
     if source.settings.kind == FILE:
         rows = rows.with_columns(_hashes_of_bytes(rows, batch, file, settled.text))
     too_long = pl.col("text").str.len_bytes() > settings.load.max_text_bytes
@@ -233,9 +307,32 @@ def _split(
     rows = rows.with_columns(broken=pl.coalesce("broken", fits, ROWS.broken_rule()))
     good = rows.filter(pl.col("broken").is_null()).drop("broken")
     bad = rows.filter(pl.col("broken").is_not_null()).select(
-        "source", "source_row_id", "locator", "scope", "text", "metadata", reason=pl.col("broken")
+        *("source", "source_row_id", "locator", "scope", "text", "metadata", "corpus_id", "source_doc_id"),
+        reason=pl.col("broken"),
     )
     return good, pl.concat([refused, as_rejects(bad)])
+
+
+def _settled(
+    batch: Batch,
+    source: Source,
+    file: SourceFile,
+    settings: Settings,
+    default_scope: DefaultScope,
+    *,
+    has_corpora: bool,
+) -> ColumnMap:
+    """Which column of the batch is what, or UnreadableSource saying which there are."""
+    mapping = source.settings.column_map(source=source.name, scope_by=settings.scope.by, has_corpora=has_corpora)
+    # A scope that is asked for by name must be there; only the usual one gives way to the default.
+    asked_for = source.settings.scope_by is not None or settings.scope.required
+    default = None if asked_for else settings.scope.default
+    try:
+        settled = resolved(mapping, batch.rows.columns, default_scope=default, partitions=batch.partitions)
+    except MissingColumn as missing:
+        raise UnreadableSource(f"{file.path}: {missing}") from None
+    default_scope.see(file, mapping, settled)
+    return settled
 
 
 def _is_chunked(source: Source, file: SourceFile) -> bool:

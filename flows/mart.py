@@ -21,7 +21,7 @@ from schemas.contract import Contract
 from schemas.tables import PUBLISHED_TABLES, RUNS, about_column
 
 FILE_NAME = "mart.duckdb"
-_VIEWS = Path(__file__).with_name("mart_views.sql")
+_VIEWS = [Path(__file__).with_name(name) for name in ("mart_views.sql", "mart_visibility.sql")]
 _FOLLOW_UP_TO_ROWS = 100_000
 # DuckDB would take most of the machine to keep what it writes at hand. It needs far less, and spills beside the file.
 _MEMORY = "1GB"
@@ -100,7 +100,11 @@ def _made_with() -> str:
         ]
         for contract in _TABLES.values()
     ]
-    return blake3(json.dumps([shapes, _MART_RUN, _VIEWS.read_text(encoding="utf-8")]).encode()).hexdigest()[:16]
+    return blake3(json.dumps([shapes, _MART_RUN, _views()]).encode()).hexdigest()[:16]
+
+
+def _views() -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in _VIEWS)
 
 
 def _finish(mart: duckdb.DuckDBPyConnection, warehouse: Warehouse, run: Run) -> None:
@@ -110,7 +114,7 @@ def _finish(mart: duckdb.DuckDBPyConnection, warehouse: Warehouse, run: Run) -> 
     mart.execute(f"comment on table mart_run is {_quoted(_MART_RUN)}")
     mart.execute("comment on column mart_run.run_id is 'The run, as in runs.run_id'")
     mart.execute("comment on column mart_run.made_with is 'Digest of columns, comments and views'")
-    mart.execute(_VIEWS.read_text(encoding="utf-8"))
+    mart.execute(_views())
 
 
 def _moves_little(run: Run) -> bool:
@@ -184,6 +188,11 @@ def _fill_runs(mart: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
 
 def _apply(mart: duckdb.DuckDBPyConnection, change: Change) -> None:
     contract, table = _TABLES[change.table], change.table
+    if change.replaces is not None:
+        mart.execute(f"delete from {table}")
+        with _staged(mart, change.replaces) as columns:
+            if columns:
+                mart.execute(f"insert into {table} by name from staged")
     same_key = " and ".join(f"{table}.{key} = staged.{key}" for key in contract.key)
     for updates in change.updates:
         with _staged(mart, updates) as columns:

@@ -130,6 +130,25 @@ join chunks n on n.chunk_id = k.superseded_by
 order by k.scope, k.valid_to, k.chunk_id;
 comment on view superseded is 'What no longer holds: each replaced chunk, its time, and what replaced it.';
 
+create or replace view legacy_ids as
+-- Every row that a backfill brought in, with what an application puts in the place of its old id; and the rows of those
+-- sources that were refused.
+select l.scope, l.source, l.old_id, l.chunk_index, l.chunk_id, k.canonical_id, l.row_hash as content_hash,
+       k.completion_status,
+       c.chunk_id <> k.chunk_id or (l.source, l.old_id, coalesce(l.chunk_index, -1))
+         is distinct from (k.source, k.source_row_id, coalesce(k.chunk_index, -1)) as is_duplicate,
+       l.shape, l.hash_was, l.embedding_was, null::varchar as rejected_by
+from legacy_rows l
+join chunks k on k.chunk_id = l.chunk_id
+join canonicals c on c.canonical_id = k.canonical_id
+union all
+select null, r.source, coalesce(r.source_row_id, r.locator), null, null, null, null, null, null, null, null, null, r.reason
+from rejects r
+where r.source in (select source from legacy_rows)
+  and not exists (from legacy_rows l where l.source = r.source and l.old_id = r.source_row_id);
+comment on view legacy_ids is
+  'The id of each backfilled row in its old system, its chunk and its canonical as of the latest run; beside them the rejects.';
+
 -- The list of open questions, flat and in its order, so that a page of it costs the same however long it is.
 create or replace table review_items as
 with asked as (

@@ -12,30 +12,33 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from flows.narrow import narrowed, of_scopes
 from flows.products import one_thread_each, products
 from flows.settings import NeighbourSettings
-from flows.vectors import Loaded, Vectors
+from flows.vectors import Loaded, Vectors, loaded_of
 from flows.warehouse import Run, Warehouse
 from schemas.tables import PAIRS
 from schemas.terms import MERGED, UNKNOWN
 from transforms.candidates import chunks_in, folded, pairs_of, with_pair_id
 from transforms.neighbours import (
-    Coarse,
     Nearest,
     Pairs,
     Partitions,
+    Sieve,
     Truth,
-    coarse,
     join_by_partitions,
     join_exactly,
     search_exactly,
 )
+from transforms.sieve import axes_of, coarse
 
 _FEWEST_PROBES = 4
 # Scopes of fewer rows are joined side by side, a thread each; larger ones one after the other, by all threads.
 _ROWS_A_THREAD = 8192
 # Fewer rows are multiplied on the grid at once.
 _SIEVED_FROM_ROWS = 2048
+# So many times as many rows as new ones are first narrowed to those that lie near a new one.
+_NARROWED_FROM = 10
 _NO_PAIRS = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), found=0)
 _COLUMNS = ["pair_id", "left_id", "right_id", "scope", "similarity"]
 
@@ -129,11 +132,10 @@ def join_scopes(
 
     Where few products are asked for, also because few chunks of a large scope are new, the join is exact.
     """
-    loaded = vectors.load(sorted(new["scope"].unique()))
-    is_new = loaded.chunk_ids.is_in(new["chunk_id"].implode()).to_numpy()
     measured, found, progress = Measured(), [_NO_PAIRS], _Progress(tell_rows)
     with one_thread_each():
-        sieve = _sieve(loaded, threads)
+        loaded, sieve = _load(vectors, new, settings=settings, threads=threads)
+        is_new = loaded.chunk_ids.is_in(new["chunk_id"].implode()).to_numpy()
         scopes = [_Scope(name, at, loaded, is_new, sieve) for name, at in _places_by_scope(loaded)]
         few = [scope for scope in scopes if scope.is_exact(settings) and scope.rows < _ROWS_A_THREAD]
         many = [scope for scope in scopes if scope.is_exact(settings) and scope.rows >= _ROWS_A_THREAD]
@@ -165,9 +167,27 @@ class _Progress:
         self.tell_rows(int(self.rows))
 
 
-def _sieve(loaded: Loaded, threads: int) -> Coarse | None:
-    by_codes = products() if len(loaded.grid) >= _SIEVED_FROM_ROWS else None
-    return None if by_codes is None else coarse(loaded.grid, by_codes, threads=threads)
+def _load(
+    vectors: Vectors, new: pl.DataFrame, *, settings: NeighbourSettings, threads: int
+) -> tuple[Loaded, Sieve | None]:
+    """The rows that the new chunks are joined with, and the sieve for them; of scopes that get few new ones only those
+    rows that lie near one of these."""
+    by_processor = products() if new.height and vectors.rows() >= _SIEVED_FROM_ROWS else None
+    if by_processor is None:
+        return vectors.load(sorted(new["scope"].unique())), None
+    kept = vectors.kept(threshold=settings.threshold, threads=threads)
+    if kept is None:
+        loaded = vectors.load(sorted(new["scope"].unique()))
+        axes = axes_of(loaded.grid, threshold=settings.threshold)
+        return loaded, Sieve(coarse(loaded.grid, axes, threads=threads), by_processor)
+    mine = of_scopes(kept, new)
+    rows = sum(int(np.count_nonzero(here)) for here in mine)
+    if new.height * _NARROWED_FROM <= rows and new.height * rows <= settings.exact_up_to_rows**2 / 2:
+        threshold = settings.threshold
+        mine = narrowed(kept, mine, new, products=by_processor, threshold=threshold, threads=threads)
+    loaded = loaded_of(kept, mine)
+    assert loaded.coarse is not None  # what is kept has codes
+    return loaded, Sieve(loaded.coarse, by_processor)
 
 
 def _places_by_scope(loaded: Loaded) -> list[tuple[str, NDArray[np.int64]]]:
@@ -180,7 +200,7 @@ class _Scope:
     """The rows of one scope among those that were loaded, in the order of their ids."""
 
     def __init__(
-        self, name: str, at: NDArray[np.int64], loaded: Loaded, is_new: NDArray[np.bool_], sieve: Coarse | None
+        self, name: str, at: NDArray[np.int64], loaded: Loaded, is_new: NDArray[np.bool_], sieve: Sieve | None
     ) -> None:
         self.name, self.at, self.rows = name, at, len(at)
         is_all = len(at) == len(loaded.grid)  # not copied

@@ -13,17 +13,24 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from flows import mart
+from flows.after import Morning, leave_report, observed
 from flows.apply_decisions import apply_outstanding
 from flows.console import Progress
+from flows.corpora import corpora_files, load_corpora, told_of_corpora
 from flows.embed import block_files, embed_chunks
 from flows.errors import NightfoldError, UnreadableSource
 from flows.judge import judge_night
+from flows.known_files import KnownFiles, record_files
+from flows.legacy import load_slice, place_legacy_rows
 from flows.load import load_sources
 from flows.lock import writer_lock
+from flows.log import log, log_chunks
 from flows.near import find_pairs
+from flows.peak_memory import peak_memory
 from flows.run_rows import NOTHING_COUNTED, NothingPublished, run_id_at
 from flows.settings import Settings
-from flows.sources import find_sources
+from flows.slices import about_slice
+from flows.sources import Source, find_sources
 from flows.stages import changes_in, fold_exact, hash_rows, write_tables
 from flows.staging import Staging, drop_others, staging_name, staging_root
 from flows.vectors import Vectors
@@ -48,6 +55,7 @@ class Plan:
     started_at: datetime
     before: str | None
     pending: Pending = "new"
+    legacy: Path | None = None
 
     @property
     def embeds(self) -> bool:
@@ -60,6 +68,16 @@ class Plan:
         if not result.get("version") or result["model_changed"]:
             return None
         return Vectors(self.warehouse, result["version"], result["dimensions"])
+
+    @property
+    def vectors_in_use(self) -> Vectors | None:
+        """The table of vectors that readers search after tonight; None where there is none."""
+        if self.vectors is not None or self.run_before is None:
+            return self.vectors
+        embedding = self.run_before.neighbours.get("embedding") or {}
+        if not embedding.get("version"):
+            return None
+        return Vectors(self.warehouse, embedding["version"], embedding["dimensions"])
 
     @property
     def judges(self) -> bool:
@@ -104,7 +122,7 @@ class RunStage(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a night did. `seconds` has every stage, also those after the commit."""
+    """What a night did, and left to look at. `seconds` has every stage, also those after the commit."""
 
     run: Run
     skipped: list[str]
@@ -112,6 +130,8 @@ class Outcome:
     tables: dict[str, int]
     seconds: dict[str, float]
     mart: Path | None
+    morning: Morning = field(default_factory=Morning)
+    legacy: dict[str, Any] = field(default_factory=dict)
 
 
 def plain_call(name: str, stage: Stage, plan: Plan, progress: Progress) -> StageReport:
@@ -126,28 +146,35 @@ def night(
     run_stage: RunStage = plain_call,
     dry_run: bool = False,
     pending: Pending = "new",
+    legacy: Path | None = None,
 ) -> Outcome:
     """Runs the night. Afterwards it is published whole, or, with an error, not at all.
 
-    Where `pending` is not "new", no input is read: chunks that are there are embedded, and joined.
+    Where `pending` is not "new", no input is read: chunks that are there are embedded, and joined. `legacy` is the
+    folder of a slice of a legacy source, which is then the input.
     """
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="nightfold-dry-run-") as folder:
             try:
-                return _rehearse(_planned(settings, Path(folder)), progress, run_stage)
+                return _rehearse(_planned(settings, Path(folder), legacy=legacy), progress, run_stage)
             except DoesNotAddUp as error:
                 raise NothingPublished(str(error)) from error
     warehouse = Warehouse(settings.warehouse.path)
-    doing = f"nightfold run of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    what = "nightfold run" if legacy is None else "nightfold backfill"
+    doing = f"{what} of {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     wait = settings.warehouse.lock_wait_seconds
-    with writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell):
+    with (
+        writer_lock(warehouse.folder, doing=doing, wait_seconds=wait, tell=progress.tell),
+        observed(settings, warehouse, tell=progress.tell),
+    ):
         # What people decided since the last run comes first, so that the night obeys.
         _obey(settings, warehouse, warehouse.begin(), progress)
         started_at, staging = datetime.now(UTC), None
         try:
-            plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending)
+            plan = _planned(settings, staging_root(settings.warehouse.staging, warehouse.folder), pending, legacy)
             started_at, staging = plan.started_at, Staging(plan.staging)
             drop_others(plan.staging.parent, keep=plan.staging.name)
+            log("run.started", run_id=plan.run_id, pending=pending)
             for line in moved_walls(settings, plan.run_before):
                 progress.tell(line)
             stages = _Stages(plan, progress, run_stage)
@@ -163,9 +190,11 @@ def night(
             raise NothingPublished(str(error)) from error
         try:
             stages.run("mart", refresh_mart)
+            # Before older versions are pruned: it compares with them.
+            morning = leave_report(settings, warehouse, published, tell=progress.tell)
         finally:
             warehouse.prune(keep_runs=settings.warehouse.keep_runs)
-        outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse))
+        outcome = _outcome(plan, published, stages.seconds, mart.mart_path(warehouse), morning)
         staging.drop()
         # And what they decided while it went on.
         _obey(settings, warehouse, published, progress)
@@ -184,13 +213,15 @@ def _obey(settings: Settings, warehouse: Warehouse, before: Run | None, progress
         progress.tell(f"applied {applied:,} decision{'s' if applied > 1 else ''} of reviewers")
 
 
-def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
+def _planned(settings: Settings, root: Path, pending: Pending = "new", legacy: Path | None = None) -> Plan:
     """The plan of tonight. Its staging is named after the program, the settings, the files and the run before it, so
     that a rerun of the same night finds what a crashed one left, and no other night does."""
     warehouse = Warehouse(settings.warehouse.path)
     before = warehouse.published()
     sources = find_sources(settings) if pending == "new" else []
-    inputs = [_stamp(file.path) for source in sources for file in source.files]
+    inputs: list[Any] = [_stamp(file.path) for source in sources for file in source.files]
+    inputs += [_stamp(path) for path in corpora_files(settings)] if pending == "new" else []
+    inputs += [about_slice(legacy)] if legacy is not None else []
     made_by = [version("nightfold"), *(str(contract.shape) for contract in (ROWS, *PUBLISHED_TABLES))]
     mine = [pending, settings.model_dump(mode="json"), inputs, before.run_id if before else None]
     identity = json.dumps([made_by, mine])
@@ -198,7 +229,8 @@ def _planned(settings: Settings, root: Path, pending: Pending = "new") -> Plan:
     # A rerun keeps the moment and the id of the run it takes up: they stand in what was staged.
     begun = staging.run("begun", lambda _: {"started_at": datetime.now(UTC).isoformat()})[1]
     started_at = datetime.fromisoformat(begun["started_at"])
-    return Plan(settings, staging.folder, run_id_at(started_at), started_at, before.run_id if before else None, pending)
+    before_id = before.run_id if before else None
+    return Plan(settings, staging.folder, run_id_at(started_at), started_at, before_id, pending, legacy)
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
@@ -217,15 +249,24 @@ class _Stages:
     progress: Progress
     run_stage: RunStage
     seconds: dict[str, float] = field(default_factory=dict)
+    peak_mib: dict[str, float] = field(default_factory=dict)
 
     def run(self, name: str, stage: Stage) -> StageReport:
         started = time.perf_counter()
-        with self.progress.stage(name):
+        with self.progress.stage(name), peak_memory() as peak:
             report = self.run_stage(name, stage, self.plan, self.progress)
+            self.peak_mib[name] = peak()
         # A stage times itself: what Prefect adds around it is not its own.
         self.seconds[name] = round(report.seconds or time.perf_counter() - started, 3)
         self.progress.done(name, report.rows_in, report.rows_out, self.seconds[name], reused=report.reused)
+        self._log(name, report)
         return report
+
+    def _log(self, name: str, report: StageReport) -> None:
+        run_id, rows = self.plan.run_id, {"rows_in": report.rows_in, "rows_out": report.rows_out}
+        spent = {"seconds": self.seconds[name], "peak_mib": self.peak_mib[name]}
+        log("stage.done", run_id=run_id, stage=name, reused=report.reused, **rows, **spent)
+        log_chunks(name, self.plan.staging, run_id=run_id)
 
 
 def _publish(plan: Plan, stages: _Stages) -> Run:
@@ -233,6 +274,8 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
     stages.run("load", load)
     stages.run("hash", hash_)
     stages.run("exact", exact)
+    if plan.legacy is not None:
+        stages.run("legacy", legacy_rows)
     if plan.embeds:
         stages.run("embed", embed)
         if plan.vectors is not None:
@@ -241,8 +284,10 @@ def _publish(plan: Plan, stages: _Stages) -> Run:
             if plan.judges:
                 stages.run("judge", judge)
     written = stages.run("write", write)
-    published = _run_row(plan, stages.seconds, versions=written.versions)
+    published = _run_row(plan, stages, versions=written.versions)
     plan.warehouse.commit(published)
+    counts = {name: getattr(published, name) for name in ("rows_in", "rows_rejected", "occurrences_new", "chunks_new")}
+    log("run.published", run_id=plan.run_id, **counts, actions=published.actions, recall=published.recall_measured)
     return published
 
 
@@ -252,11 +297,13 @@ def _rehearse(plan: Plan, progress: Progress, run_stage: RunStage) -> Outcome:
     stages.run("load", load)
     stages.run("hash", hash_)
     stages.run("exact", exact)
+    if plan.legacy is not None:
+        stages.run("legacy", legacy_rows)
     check_rows(plan.tally)
     guard, reasons = plan.settings.guard, plan.result("exact")["reasons"]
     if "max_reject_share" not in guard.allow:
         check_reject_share(plan.tally, reasons=reasons, limit=guard.max_reject_share)
-    return _outcome(plan, _run_row(plan, stages.seconds, versions={}), stages.seconds, None)
+    return _outcome(plan, _run_row(plan, stages, versions={}), stages.seconds, None)
 
 
 @contextmanager
@@ -269,12 +316,37 @@ def load(plan: Plan, progress: Progress) -> StageReport:
     """Sources into rows and rejects."""
     with _clock() as elapsed:
         tell_rows = lambda count: progress.rows("load", count)  # noqa: E731
-        sources = find_sources(plan.settings) if plan.pending == "new" else []
+        slice_folder = plan.legacy
+        reads_input = plan.pending == "new"
+        sources = find_sources(plan.settings) if reads_input and slice_folder is None else []
         _, result, reused = Staging(plan.staging).run(
             "load",
-            lambda folder: load_sources(sources, plan.settings, folder, tell_rows=tell_rows),
+            lambda folder: (
+                load_sources(
+                    sources,
+                    plan.settings,
+                    folder,
+                    tell_rows=tell_rows,
+                    corpora=load_corpora(plan.settings, folder) if reads_input else None,
+                    known=_known_files(plan, sources),
+                )
+                if slice_folder is None
+                else load_slice(slice_folder, folder, warehouse=plan.warehouse, run=plan.run_before)
+            ),
         )
+        for line in told_of_corpora(plan.staging / "load", plan.warehouse, plan.run_before, plan.settings):
+            progress.tell(line)
+        if files := result.get("known_files"):
+            progress.tell(f"{files:,} file{'s' * (files > 1)} known by their bytes: not parsed")
         return StageReport(result["rows_in"], result["rows"], reused, elapsed())
+
+
+def _known_files(plan: Plan, sources: list[Source]) -> KnownFiles | None:
+    """What documents became before; None where nobody is to ask, or there are none."""
+    has_documents = any(file.format == "documents" for source in sources for file in source.files)
+    if not (has_documents and plan.settings.load.known_files):
+        return None
+    return KnownFiles(plan.warehouse, plan.run_before, sources)
 
 
 def hash_(plan: Plan, progress: Progress) -> StageReport:
@@ -310,8 +382,35 @@ def exact(plan: Plan, progress: Progress) -> StageReport:
                 run_id=plan.run_id,
             ),
         )
+        if "known_files" in loaded:
+            Staging(plan.staging).run(
+                "files",
+                lambda folder: record_files(
+                    plan.staging, folder, warehouse=plan.warehouse, run=plan.run_before, run_id=plan.run_id
+                ),
+            )
         tally = result["tally"]
         return StageReport(loaded["rows"], tally["chunks_new"] + tally["chunks_touched"], reused, elapsed())
+
+
+def legacy_rows(plan: Plan, progress: Progress) -> StageReport:
+    """The rows of a legacy source under their old ids, and the embeddings they brought."""
+    with _clock() as elapsed:
+        slice_folder = plan.legacy
+        assert slice_folder is not None  # the stage runs where there is a slice
+        _, result, reused = Staging(plan.staging).run(
+            "legacy",
+            lambda folder: place_legacy_rows(
+                slice_folder,
+                plan.staging,
+                folder,
+                warehouse=plan.warehouse,
+                run=plan.run_before,
+                run_id=plan.run_id,
+                tally=plan.tally,
+            ),
+        )
+        return StageReport(plan.result("load")["rows"], result["vectors"], reused, elapsed())
 
 
 def embed(plan: Plan, progress: Progress) -> StageReport:
@@ -327,6 +426,7 @@ def embed(plan: Plan, progress: Progress) -> StageReport:
                 warehouse=plan.warehouse,
                 run=plan.run_before,
                 pending=plan.pending,
+                given=plan.staging / "legacy" / "vectors.parquet",
                 settings=plan.settings.embedding,
                 tell=progress.tell,
                 tell_rows=tell_rows,
@@ -412,6 +512,9 @@ def write(plan: Plan, progress: Progress) -> StageReport:
             reasons=plan.result("exact")["reasons"],
             settings=plan.settings,
             vectors=plan.vectors,
+            in_use=plan.vectors_in_use,
+            run_id=plan.run_id,
+            reads_input=plan.pending == "new",
         )
         rows_in = tally.occurrences_new + tally.occurrences_known
         return StageReport(rows_in, tally.chunks_new, seconds=elapsed(), versions=versions)
@@ -444,8 +547,9 @@ def moved_walls(settings: Settings, before: Run | None) -> list[str]:
     return lines
 
 
-def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int]) -> Run:
-    tally, skipped = plan.tally, plan.result("load")["skipped"]
+def _run_row(plan: Plan, stages: _Stages, *, versions: dict[str, int]) -> Run:
+    tally, loaded = plan.tally, plan.result("load")
+    skipped, notes = loaded["skipped"], [loaded["note"]] if "note" in loaded else []
     neighbours = _neighbours(plan) if versions else {}
     return Run(
         run_id=plan.run_id,
@@ -460,12 +564,14 @@ def _run_row(plan: Plan, seconds: dict[str, float], *, versions: dict[str, int])
         chunks_new=tally.chunks_new,
         chunks_touched=tally.chunks_touched,
         actions=_actions(plan) if versions else {STORED_AS_NEW: tally.chunks_new},
-        stage_seconds=dict(seconds),
+        stage_seconds=dict(stages.seconds),
         recall_measured=neighbours.get("recall"),
         table_versions=versions,
         settings=plan.settings.model_dump(mode="json"),
-        note="; ".join(f"skipped {line}" for line in skipped) or None,
+        note="; ".join([*notes, *(f"skipped {line}" for line in skipped)]) or None,
         neighbours=neighbours,
+        sources=plan.result("exact").get("sources", {}),
+        stage_peak_mib=dict(stages.peak_mib),
     )
 
 
@@ -502,13 +608,25 @@ def _failed(settings: Settings, started_at: datetime, *, why: str) -> Run:
     )
 
 
-def _outcome(plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | None) -> Outcome:
+def _outcome(
+    plan: Plan, run: Run, seconds: dict[str, float], mart_file: Path | None, morning: Morning | None = None
+) -> Outcome:
     exact_result = plan.result("exact")
     tables: dict[str, int] = {}
     if mart_file is not None:
         counts = plan.warehouse.rows()
         tables = {name: counts[name] for name in ("chunks", "occurrences", "canonicals", "pairs", "rejects")}
-    return Outcome(run, plan.result("load")["skipped"], exact_result["reasons"], tables, seconds, mart_file)
+    legacy = plan.result("legacy") if plan.legacy is not None else {}
+    return Outcome(
+        run,
+        plan.result("load")["skipped"],
+        exact_result["reasons"],
+        tables,
+        seconds,
+        mart_file,
+        morning or Morning(),
+        legacy,
+    )
 
 
 def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:

@@ -1,6 +1,7 @@
-"""Products of 8-bit rows by the processor's own instructions for them, where it has any."""
+"""Products of rows by the processor's own instructions for 8-bit numbers, where it has any."""
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from transforms.neighbours import Codes, Products
+from transforms.grid import Floats, Places
+from transforms.sieve import Codes, Products
 
 
 def products() -> Products | None:
-    """Exact dot products of 8-bit rows; None where the processor would take longer than for float32.
+    """Exact dot products; None where the processor would take longer than for float32.
 
     Without these instructions, sums of two products can also overflow on the way.
     """
@@ -21,11 +23,31 @@ def products() -> Products | None:
     # Neither has a public name; constraints.txt pins the version that has them.
     if not torch.cpu._is_vnni_supported():  # noqa: SLF001
         return None
+    with warnings.catch_warnings():
+        # The library says once a process that sparse matrices may change: constraints.txt pins them.
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor([0], [], [], size=(0, 0), check_invariants=False)
 
-    def fill(left: Codes, right: Codes, into: NDArray[np.int32]) -> None:
-        torch._int_mm(torch.from_numpy(left), torch.from_numpy(right).T, out=torch.from_numpy(into))  # noqa: SLF001
+    def of_all(left: Codes, right: Codes, into: NDArray[np.int32]) -> None:
+        # Rows of a mapped file are copied: the library warns of those that it could not write to.
+        some, others = (torch.from_numpy(rows if rows.flags.writeable else rows.copy()) for rows in (left, right))
+        torch._int_mm(some, others.T, out=torch.from_numpy(into))  # noqa: SLF001
 
-    return fill
+    def of_pairs(left: Floats, right: Floats, row: Places, column: Places) -> Floats:
+        # The pairs as the places of a sparse matrix: rows are multiplied where they lie, and never gathered.
+        starts = np.searchsorted(row, np.arange(len(left) + 1))
+        pairs = torch.sparse_csr_tensor(
+            torch.from_numpy(starts),
+            torch.from_numpy(column),
+            torch.zeros(len(row)),
+            size=(len(left), len(right)),
+            check_invariants=False,
+        )
+        found = torch.sparse.sampled_addmm(pairs, torch.from_numpy(left), torch.from_numpy(right).T, beta=0)
+        dots: Floats = found.values().numpy()
+        return dots
+
+    return Products(of_all, of_pairs)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import duckdb
 
 from flows.console import in_columns, is_terminal
 from flows.errors import NightfoldError
+from flows.lance_sql import load_lance
 from flows.mart import NoMart, mart_path, shown_run
 from flows.settings import Settings
 from flows.warehouse import Warehouse
@@ -59,6 +60,7 @@ def split_statements(text: str) -> tuple[list[str], str]:
 
 def _print(connection: duckdb.DuckDBPyConnection, statement: str, *, as_csv: bool) -> None:
     try:
+        load_lance(connection, statement)
         result = connection.sql(statement)
         if result is None:
             return

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import from_json
 
-from flows.documents import codec_of_mark, read_document
+from flows.documents import codec_of_mark, document_bytes, document_text
 from flows.errors import UnreadableSource
 from flows.settings import InputSettings, LoadSettings
 from flows.sources import BYTES, SourceFile, shown
@@ -62,7 +62,8 @@ class Refused:
 class Batch:
     """Rows of one file, in order, with the number of each in its file, counted from 1: of csv and jsonl the line.
 
-    Columns of `partitions` are said by its folders, those of `as_json` have their values written as JSON.
+    Columns of `partitions` are said by its folders, those of `as_json` have their values written as JSON. `is_cut`:
+    the rows are windows already.
     """
 
     rows: pl.DataFrame
@@ -70,10 +71,18 @@ class Batch:
     refused: list[Refused] = field(default_factory=list)
     partitions: frozenset[str] = frozenset()
     as_json: frozenset[str] = frozenset()
+    is_cut: bool = False
 
 
-def read(file: SourceFile, *, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
-    """The file as a stream of batches, or UnreadableSource in one line that names it."""
+# Given what is known of a document without its text, and its bytes: the rows it became before, None where it is new.
+Recall = Callable[[Batch, bytes], Batch | None]
+
+
+def read(
+    file: SourceFile, *, given: InputSettings, load: LoadSettings, recall: Recall | None = None
+) -> Iterator[Batch]:
+    """The file as a stream of batches, or UnreadableSource in one line that names it. A document that `recall` knows is
+    not parsed."""
     readers = {
         "parquet": _parquet,
         "csv": _csv,
@@ -83,6 +92,8 @@ def read(file: SourceFile, *, given: InputSettings, load: LoadSettings) -> Itera
         "documents": _document,
         BYTES: _bytes,
     }
+    if recall is not None and file.format == "documents":
+        readers["documents"] = lambda file, given, load: _known_document(file, recall)
     name = shown(file.path)
     if name != str(file.path):
         raise UnreadableSource(f"{name}: the name of the file is not UTF-8; rename it")
@@ -540,7 +551,18 @@ def _about(file: SourceFile) -> dict[str, Any]:
 
 
 def _document(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:
-    yield _in_order(pl.DataFrame([{**_about(file), "text": read_document(file.path)}]), 1)
+    text = document_text(file.path, document_bytes(file.path))
+    yield _in_order(pl.DataFrame([{**_about(file), "text": text}]), 1)
+
+
+def _known_document(file: SourceFile, recall: Recall) -> Iterator[Batch]:
+    """As `_document`; parsed only if nobody knows what these bytes are."""
+    content, about = document_bytes(file.path), pl.DataFrame([_about(file)])
+    known = recall(_with_partitions(_in_order(about, 1), _partitions(file.path)), content)
+    if known is not None:
+        yield known
+    else:
+        yield _in_order(about.with_columns(text=pl.lit(document_text(file.path, content))), 1)
 
 
 def _bytes(file: SourceFile, given: InputSettings, load: LoadSettings) -> Iterator[Batch]:

@@ -17,6 +17,8 @@ NOTHING_COUNTED: dict[str, Any] = {
     ),
     "actions": {},
     "stage_seconds": {},
+    "stage_peak_mib": {},
+    "sources": {},
     "recall_measured": None,
     "decisions": None,
 }

@@ -70,6 +70,7 @@ Count = Annotated[int, BeforeValidator(_number)]
 Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Kind = Literal["text", "file", "spec_row", "memory"]
 Guard = Literal["max_reject_share", "max_removed_share", "max_group_chunks", "max_merge_jump"]
+Shape = Literal["knowledge_chunks", "documents", "memories"]
 Format = Literal["auto", "parquet", "csv", "jsonl", "arrow", "duckdb", "documents"]
 
 
@@ -91,6 +92,8 @@ class InputSettings(_Section):
     table: str | None = None
     scope: Name | None = None
     scope_by: Annotated[list[str], Field(min_length=1)] | None = None
+    corpus: Name | None = None
+    corpus_id_column: str | None = None
     text_column: str | None = None
     id_column: str | None = None
     doc_id_column: str | None = None
@@ -112,6 +115,10 @@ class InputSettings(_Section):
             raise ValueError('spec_columns goes with kind = "spec_row"')
         if self.scope is not None and self.scope_by is not None:
             raise ValueError("give scope or scope_by, not both")
+        if self.corpus is not None and self.corpus_id_column is not None:
+            raise ValueError("give corpus or corpus_id_column, not both")
+        if self.is_of_corpora and (self.scope or self.scope_by):
+            raise ValueError("give a corpus or a scope, not both: the corpus of a row determines its scope")
         if self.chunk and self.kind not in (TEXT, MEMORY):
             raise ValueError(f'chunk = true goes with kind = "{TEXT}" or "{MEMORY}"')
         # An empty path would be the current folder, with all that lies in it.
@@ -123,19 +130,28 @@ class InputSettings(_Section):
     def paths(self) -> list[str]:
         return [self.path] if isinstance(self.path, str) else self.path
 
-    def column_map(self, *, source: str, scope_by: list[str]) -> ColumnMap:
-        """This input's columns, as the mapping takes them."""
+    @property
+    def is_of_corpora(self) -> bool:
+        """Whether it says which corpus its rows are in."""
+        return self.corpus is not None or self.corpus_id_column is not None
+
+    def column_map(self, *, source: str, scope_by: list[str], has_corpora: bool = False) -> ColumnMap:
+        """This input's columns, as the mapping takes them. Where there are corpora, a column `corpus_id` names one."""
         return ColumnMap(
             kind=self.kind,
             source=source,
             scope=self.scope,
             scope_by=tuple(self.scope_by if self.scope_by is not None else scope_by),
+            scope_is_usual=self.scope is None and self.scope_by is None,
             text=self.text_column,
             row_id=self.id_column,
             doc_id=self.doc_id_column,
             parsed_spec_id=self.parsed_spec_id_column,
             force=self.force_column,
             seen_at=self.seen_at_column,
+            corpus=self.corpus,
+            corpus_id=self.corpus_id_column,
+            has_corpora=has_corpora and self.scope is None and self.scope_by is None,
             metadata=None if self.metadata_columns is None else tuple(self.metadata_columns),
             spec={k: (v,) if isinstance(v, str) else tuple(v) for k, v in self.spec_columns.items()},
         )
@@ -164,12 +180,38 @@ class OneScopeSettings(_Section):
     dedup: bool = True
 
 
+class CorporaSettings(_Section):
+    """Where the tables are that say which corpora there are, and who is shown them."""
+
+    corpora: str | None = None
+    agents: str | None = None
+    assignments: str | None = None
+    documents: str | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "CorporaSettings":
+        for name, path in self.paths.items():
+            if not path.strip():
+                raise ValueError(f"{name}: names no file")
+        if self.paths and self.corpora is None:
+            raise ValueError(f"{next(iter(self.paths))} goes with corpora, the table of them")
+        if self.assignments is not None and self.agents is None:
+            raise ValueError("assignments goes with agents, the table of them")
+        return self
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The files that are named, by key."""
+        return {name: path for name, path in self.model_dump().items() if path is not None}
+
+
 class LoadSettings(_Section):
     """How sources are read."""
 
     on_unreadable: Literal["fail", "skip"] = "fail"
     batch_rows: Count = Field(default=131_072, ge=1)
     max_text_bytes: Count = Field(default=16 * 1024 * 1024, ge=1)
+    known_files: bool = True
 
 
 class ChunkingSettings(_Section):
@@ -264,6 +306,22 @@ class LlmSettings(_Section):
         return self
 
 
+class BackfillSettings(_Section):
+    """Rows of a legacy system: how many of them a run takes, and which of their columns is what."""
+
+    slice_rows: Count = Field(default=100_000, ge=1)
+    shape: Shape | None = None
+    scope_by: Annotated[list[str], Field(min_length=1)] | None = None
+    text_column: str | None = None
+    id_column: str | None = None
+    doc_id_column: str | None = None
+    seen_at_column: str | None = None
+    hash_column: str | None = None
+    embedding_column: str | None = None
+    model_column: str | None = None
+    embedding_model: Name | None = None
+
+
 class GuardSettings(_Section):
     """What stops a run from publishing."""
 
@@ -273,6 +331,31 @@ class GuardSettings(_Section):
     max_merge_jump: Number = Field(default=5, ge=1)
     from_chunks: Count = Field(default=50, ge=1)
     allow: list[Guard] = Field(default_factory=list)
+
+
+class ReportSettings(_Section):
+    """The page that a night leaves."""
+
+    enabled: bool = True
+    keep: Count = Field(default=90, ge=1)
+    samples: Count = Field(default=10, ge=1, le=1_000)
+    variants: Count = Field(default=3, ge=1, le=100)
+    text_chars: Count = Field(default=280, ge=1, le=10_000)
+
+
+class MetricsSettings(_Section):
+    """Figures for Prometheus."""
+
+    enabled: bool = True
+    path: Folder | None = None
+
+
+class LogSettings(_Section):
+    """Where a night is logged, beside what it says to who runs it."""
+
+    format: Literal["text", "json"] = "text"
+    path: Folder | None = None
+    level: Literal["debug", "info", "warning"] = "info"
 
 
 class ReviewSettings(_Section):
@@ -301,6 +384,7 @@ class Settings(BaseSettings):
     warehouse: WarehouseSettings = WarehouseSettings()
     scope: ScopeSettings = ScopeSettings()
     scopes: dict[str, OneScopeSettings] = Field(default_factory=dict)
+    corpora: CorporaSettings = CorporaSettings()
     load: LoadSettings = LoadSettings()
     chunking: ChunkingSettings = ChunkingSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
@@ -308,6 +392,10 @@ class Settings(BaseSettings):
     judge: JudgeSettings = JudgeSettings()
     llm: LlmSettings = LlmSettings()
     guard: GuardSettings = GuardSettings()
+    report: ReportSettings = ReportSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    log: LogSettings = LogSettings()
+    backfill: BackfillSettings = BackfillSettings()
     review: ReviewSettings = ReviewSettings()
 
     @classmethod
@@ -335,9 +423,15 @@ def load_settings(file: Path | None = None, *, over: dict[str, Any] | None = Non
     """
     layers = {str(file or DEFAULT_FILE): _read(file), **_environment(), "command line": over or {}}
     try:
-        return Settings(**reduce(_merged, layers.values()))
+        settings = Settings(**reduce(_merged, layers.values()))
     except ValidationError as error:
         raise SettingsRefused(_told(error, layers)) from None
+    if settings.corpora.corpora is None and any(given.is_of_corpora for given in settings.inputs):
+        raise SettingsRefused(
+            f"{_who_set(['inputs'], layers)}: inputs: corpus and corpus_id_column go with [corpora] corpora, the table "
+            "of them"
+        )
+    return settings
 
 
 def _read(file: Path | None) -> dict[str, Any]:

@@ -229,6 +229,14 @@ def _format(path: Path, given: InputSettings) -> str:
     return known
 
 
+def table_format(path: Path, *, at: str) -> str:
+    """The format of a file that can only be a table of rows, by its suffix; `at` says who names it."""
+    known = _FORMATS.get(path.suffix.lower())
+    if known not in ("parquet", "csv", "jsonl", "arrow"):
+        raise UnreadableSource(f"{at}: {path.suffix or 'no suffix'!r} is no parquet, csv, jsonl or arrow file")
+    return known
+
+
 def _usual_name(name: str) -> str:
     """A single file goes by its name; a folder, a glob and a list go by the folder they lie in."""
     # Under the rules of a name that is set: see `settings.Name`.

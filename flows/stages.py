@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 import polars as pl
 
+from flows.corpora import corpora_changes, write_documents
 from flows.guard import check_blast_radius, check_written
 from flows.load import as_rejects
+from flows.retrieval import Retrieval
 from flows.settings import Settings
 from flows.staging import Staging
 from flows.vectors import Vectors
@@ -19,9 +21,11 @@ from schemas.tables import (
     CHUNKS,
     CONTRADICTIONS,
     FORWARDS,
+    LEGACY_ROWS,
     LINKS,
     OCCURRENCES,
     PAIRS,
+    PARSED_FILES,
     PENDING_REVIEWS,
     REJECTS,
     VARIANTS,
@@ -41,7 +45,7 @@ from transforms.hashing import with_content_hash, with_ids
 from transforms.reconcile import Tally, check_reject_share, check_rows, check_tables, check_vectors
 
 # What the exact stage holds in memory of every row; texts and the rest stay on disk.
-_KEYS = ("row", "chunk_id", "scope", *REPRESENTATIVE, "parsed_spec_id", "seen_at")
+_KEYS = ("row", "chunk_id", "scope", *REPRESENTATIVE, "parsed_spec_id", "seen_at", "corpus_id")
 # What a chunk takes over from the occurrence that represents it.
 _OF_REPRESENTATIVE = (
     "kind",
@@ -56,6 +60,8 @@ _OF_REPRESENTATIVE = (
 _KNOWN = ("chunk_id", "canonical_id", *MOVING, *REPRESENTATIVE)
 
 
+# Where the write stage leaves the documents of [corpora] with their status, in the staging.
+DOCUMENTS = "documents/corpus_documents.parquet"
 # Up to so many known chunks are written as whole rows, which costs by their number. More of them, seen again, change
 # some columns in place: that costs by the table, and leaves the texts alone.
 _FEW_CHUNKS = 20_000
@@ -117,9 +123,11 @@ def fold_exact(
     _new_canonicals(new).write_parquet(folder / "canonicals.parquet")
     folded_into_canonicals(folded, canonicals).write_parquet(folder / "canonicals-moved.parquet")
 
-    rejects = pl.concat([_scan(loaded / "rejects.parquet").collect(), refused]).with_columns(
-        run_id=pl.lit(run_id), last_run_id=pl.lit(run_id)
-    )
+    # Refused rows of [corpora] are no rows of an input: they are on record, and in no count of rows.
+    of_corpora = loaded / "rejects-corpora.parquet"
+    of_corpora_rows = _scan(of_corpora).collect() if of_corpora.exists() else REJECTS.empty()
+    of_inputs = pl.concat([_scan(loaded / "rejects.parquet").collect(), refused])
+    rejects = pl.concat([of_inputs, of_corpora_rows]).with_columns(run_id=pl.lit(run_id), last_run_id=pl.lit(run_id))
     known_rejects = warehouse.lookup(REJECTS.name, rejects["reject_id"], ["reject_id"], run=run)
     new_rejects = rejects.join(known_rejects, on="reject_id", how="anti", maintain_order="left")
     new_rejects.write_parquet(folder / "rejects.parquet")
@@ -127,14 +135,26 @@ def fold_exact(
     return {
         "tally": {
             "rows_in": rows_in,
-            "rows_rejected": rejects.height,
+            "rows_rejected": of_inputs.height,
             "rejects_new": new_rejects.height,
             "occurrences_new": int(keys["is_new"].sum()),
             "occurrences_known": int(keys["is_new"].not_().sum()),
             "chunks_new": new.height,
             "chunks_touched": groups.height - new.height,
         },
-        "reasons": dict(rejects["reason"].value_counts(sort=True).iter_rows()),
+        "reasons": dict(of_inputs["reason"].value_counts(sort=True).iter_rows()),
+        "sources": _by_source(keys, of_inputs),
+    }
+
+
+def _by_source(keys: pl.DataFrame, rejects: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """Tonight's rows by source."""
+    taken = keys.group_by("source").agg(new=pl.col("is_new").sum(), rows=pl.len())
+    refused = rejects.group_by("source").agg(rejected=pl.len())
+    both = taken.cast({"source": pl.String}).join(refused, on="source", how="full", coalesce=True).fill_null(0)
+    return {
+        row["source"]: {"new": row["new"], "known": row["rows"] - row["new"], "rejected": row["rejected"]}
+        for row in both.sort("source").iter_rows(named=True)
     }
 
 
@@ -160,7 +180,7 @@ def _refused_repeats(repeats: pl.DataFrame, keys: pl.LazyFrame) -> pl.DataFrame:
     if not repeats.height:
         return REJECTS.empty()
     at = (
-        keys.select("row", "source", "source_row_id", "locator", "chunk_id")
+        keys.select("row", "source", "source_row_id", "locator", "chunk_id", "corpus_id", "source_doc_id")
         .join(repeats.lazy(), on="row", how="semi")
         .collect()
     )
@@ -236,8 +256,10 @@ def changes_in(staging: Path) -> list[Change]:
     if is_embedded:
         updates.append(embed / "chunks-embedded.parquet")
     rest = [
+        *corpora_changes(staging / "load", staging / DOCUMENTS),
         Change(OCCURRENCES.name, appends=folder / "occurrences.parquet"),
         Change(REJECTS.name, appends=folder / "rejects.parquet", updates=(folder / "rejects-again.parquet",)),
+        *_changes_where_staged(staging),
     ]
     if is_judged:
         updates.append(judge / "chunks-judged.parquet")
@@ -253,6 +275,17 @@ def changes_in(staging: Path) -> list[Change]:
         Change(CANONICALS.name, appends=folder / "canonicals.parquet", updates=(folder / "canonicals-moved.parquet",)),
         *rest,
     ]
+
+
+def _changes_where_staged(staging: Path) -> list[Change]:
+    """What only some nights have: a slice of a legacy source, and documents that were parsed."""
+    legacy, files = staging / "legacy" / "rows.parquet", staging / "files" / "files.parquet"
+    gone = legacy.with_name("rows-gone.parquet")
+    changes = [
+        Change(LEGACY_ROWS.name, appends=legacy, updates=(legacy.with_stem("rows-moved"),), deletes=gone),
+        Change(PARSED_FILES.name, appends=files, updates=(files.with_stem("files-moved"),)),
+    ]
+    return [change for change in changes if change.appends is not None and change.appends.exists()]
 
 
 def _judged_changes(judge: Path, near: Path) -> list[Change]:
@@ -280,12 +313,17 @@ def write_tables(
     reasons: dict[str, int],
     settings: Settings,
     vectors: Vectors | None,
+    in_use: Vectors | None,
+    run_id: str,
+    reads_input: bool,
 ) -> dict[str, int]:
-    """Writes the night's changes and returns the versions to publish, or DoesNotAddUp with nothing published."""
+    """Writes the night's changes and returns the versions to publish, or DoesNotAddUp with nothing published. `vectors`
+    are those that were written tonight, `in_use` those that readers search."""
     check_rows(tally)
     if "max_reject_share" not in settings.guard.allow:
         check_reject_share(tally, reasons=reasons, limit=settings.guard.max_reject_share)
     before = warehouse.rows()
+    (staging / DOCUMENTS).unlink(missing_ok=True)
     with ThreadPoolExecutor(2) as writers:  # each table has its own files and commits
         list(writers.map(warehouse.apply, changes_in(staging)))
     warehouse.tend()
@@ -303,4 +341,10 @@ def write_tables(
         )
     if vectors is not None:
         check_vectors(*warehouse.completed(vectors.contract.name.removeprefix(VECTORS_PREFIX)), vectors.rows())
-    return warehouse.versions(*([] if vectors is None else [vectors.table]))
+    write_documents(staging / "load", staging / DOCUMENTS, warehouse=warehouse, run_id=run_id, reads_input=reads_input)
+    for change in corpora_changes(staging / "load", staging / DOCUMENTS):
+        warehouse.apply(change)
+    if in_use is None:
+        return warehouse.versions()
+    retrieval = Retrieval(warehouse, in_use)
+    return warehouse.versions(in_use.table, *retrieval.follow())

@@ -4,6 +4,7 @@ from typing import Any
 
 from flows.console import in_columns
 from flows.night import Outcome
+from flows.report.since import CHANGES
 from schemas.terms import ACTIONS, FLAGGED, LINKED, MERGED, QUEUED, STORED_AS_NEW, SUPERSEDED
 
 _IN_WORDS = {
@@ -64,9 +65,23 @@ def summary_markdown(outcome: Outcome) -> str:
     for what, figure, note in summary_rows(outcome):
         shown = f"{figure} ({note})" if figure and note else figure or note
         lines.append(f"| {what} | {_cell(shown)} |")
+    lines += _morning(outcome)
     lines += ["", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.2f} |" for stage, seconds in outcome.seconds.items()]
     return "\n".join(lines) + "\n"
+
+
+def _morning(outcome: Outcome) -> list[str]:
+    """What changed since the last night, what waits, and where to read more; nothing of a dry run."""
+    morning = outcome.morning
+    changed = [f"| {CHANGES[kind]} | {count:,} |" for kind, count in morning.changed.items() if count]
+    lines = ["", "| what changed | |", "|---|---|", *changed] if changed else []
+    if morning.waiting:
+        waits = "question waits" if morning.waiting == 1 else "questions wait"
+        lines += ["", f"{morning.waiting:,} {waits} for a person."]
+    if morning.report is not None:
+        lines += ["", f"Report: `{_cell(str(morning.report))}`"]
+    return lines
 
 
 def _cell(text: str) -> str:

@@ -42,8 +42,16 @@ class TakenOut:
 def unmerge(settings: Settings, chunk: str, *, by: str, reason: str | None, progress: Progress) -> TakenOut:
     """Publishes a run in which the chunk is its own canonical again, and the mart shows it."""
     warehouse = Warehouse(settings.warehouse.path)
-    _find(warehouse, warehouse.published(), chunk)  # a mistyped one is told before the lock makes a folder
     wait = settings.warehouse.lock_wait_seconds
+    published = warehouse.published()
+    try:
+        _find(warehouse, published, chunk)  # a mistyped one is told before the lock makes a folder
+    except NotAVariant:
+        if published is not None and mart.shown_run(mart.mart_path(warehouse)) != published.run_id:
+            # An unmerge was stopped after it was published: asked for again, it ends.
+            with writer_lock(warehouse.folder, doing="nightfold unmerge", wait_seconds=wait, tell=progress.tell):
+                mart.refresh(warehouse, published, before=None, changes=[])
+        raise
     with (
         writer_lock(warehouse.folder, doing="nightfold unmerge", wait_seconds=wait, tell=progress.tell),
         tempfile.TemporaryDirectory(prefix="nightfold-unmerge-") as folder,

@@ -16,14 +16,19 @@ import pyarrow as pa
 from lance.dataset import VectorIndexReader
 from numpy.typing import NDArray
 
+from flows.kept_rows import KeptRows, drop_orphans, kept_rows
 from flows.warehouse import Run, Warehouse
 from schemas.contract import Contract
 from schemas.tables import vectors_of
-from transforms.neighbours import Grid, Partitions, assigned, snapped, trained
+from transforms.grid import Grid, snapped
+from transforms.neighbours import Partitions, assigned, trained
+from transforms.sieve import Coarse
 
 _INDEX = "vector_idx"
 _COLUMN = "vector"
 _SCAN_ROWS = 65_536
+# From here on the rows are kept as the join reads them as well, in a folder of the warehouse.
+_KEPT, _KEPT_FROM_ROWS = "kept", 20_000
 # Vectors a partition that the centroids are trained on.
 _TRAINED_ON = 40
 # Rows outside the index are given to their partitions by the join itself: cheap while they are few.
@@ -41,6 +46,8 @@ class Loaded:
     scopes: pl.Series
     grid: Grid
     row_ids: NDArray[np.uint64]
+    coarse: Coarse | None = None
+    """Their codes, where these are kept."""
 
 
 class Vectors:
@@ -159,9 +166,18 @@ class Vectors:
             grid[to[to >= 0]] = snapped(vectors[to >= 0] if (to < 0).any() else vectors)
 
         with ThreadPoolExecutor(2) as pool:
-            for _ in pool.map(snap, _numbered(_frames(dataset, ["vector"]))):
+            for _ in pool.map(snap, _numbered(_frames(dataset, ["vector"])) if mine.height else ()):
                 pass
         return Loaded(mine["chunk_id"], mine["scope"], grid, mine["_rowid"].to_numpy())
+
+    def kept(self, *, threshold: float, threads: int) -> KeptRows | None:
+        """All rows as the join reads them, unpublished ones included; None where they are few."""
+        root = self.warehouse.folder / _KEPT
+        drop_orphans(root, self.warehouse.folder)
+        dataset = self.warehouse.head(self.table)
+        if dataset.count_rows() < _KEPT_FROM_ROWS:
+            return None
+        return kept_rows(dataset, root / self.table, threshold=threshold, threads=threads)
 
     def of_scope(self, scope: str, *, run: Run) -> tuple[pl.Series, Grid]:
         """The chunk ids of a scope in their order, and their vectors on the grid, as the run published them."""
@@ -176,15 +192,26 @@ class Vectors:
         dataset = self.published(run)
         return 0 if dataset is None else int(dataset.count_rows(is_scope(scope)))
 
+    def size(self, *, run: Run) -> int:
+        """How many vectors the run published."""
+        dataset = self.published(run)
+        return 0 if dataset is None else int(dataset.count_rows())
+
     def nearest_in_index(
-        self, query: NDArray[np.float32], scope: str, *, run: Run, most: int, probes: int
+        self, query: NDArray[np.float32], scope: str | None, *, run: Run, most: int, probes: int
     ) -> tuple[pl.Series, Grid]:
-        """The chunks of a scope that the index finds nearest, in the order of their ids, and their vectors on the
-        grid."""
+        """The chunks of a scope, of all scopes where it is None, that the index finds nearest, in the order of their
+        ids, and their vectors on the grid."""
         dataset = self.published(run)
         assert dataset is not None  # only a table with rows has an index to ask
         asked = {"column": _COLUMN, "q": query, "k": most, "metric": "dot", "nprobes": probes}
-        found = dataset.to_table(columns=["chunk_id", _COLUMN], nearest=asked, filter=is_scope(scope), prefilter=True)
+        found = dataset.to_table(
+            columns=["chunk_id", _COLUMN],
+            nearest=asked,
+            filter=None if scope is None else is_scope(scope),
+            prefilter=scope is not None,
+            disable_scoring_autoprojection=True,
+        )
         rows = _frame(found).sort("chunk_id")
         return rows["chunk_id"], snapped(rows[_COLUMN].to_numpy().reshape(rows.height, self.dimensions))
 
@@ -205,9 +232,36 @@ class Vectors:
         return Partitions(centroids, of_row)
 
 
+def loaded_of(kept: KeptRows, wanted: list[NDArray[np.bool_]]) -> Loaded:
+    """The rows of each part that are wanted."""
+    parts = [(part, np.flatnonzero(here)) for part, here in zip(kept.parts, wanted, strict=True)]
+    rows = pl.concat(
+        pl.DataFrame({"chunk_id": part.chunk_ids, "scope": part.scopes, "row_id": part.row_ids})[at]
+        for part, at in parts
+    )
+    order = rows["chunk_id"].arg_sort()
+    place, start = np.empty(rows.height, dtype=np.int64), 0
+    place[order.to_numpy()] = np.arange(rows.height)
+    grid = np.empty((rows.height, len(kept.axes.turn)), dtype=np.int16)
+    codes = np.empty((rows.height, kept.axes.width), dtype=np.int8)
+    for part, at in parts:
+        to = place[start : start + len(at)]
+        is_all = len(at) == len(part.grid)
+        grid[to] = part.grid if is_all else part.grid[at]
+        codes[to] = part.codes if is_all else part.codes[at]
+        start += len(at)
+    rows = rows[order]
+    return Loaded(rows["chunk_id"], rows["scope"], grid, rows["row_id"].to_numpy(), kept.coarse_of(codes))
+
+
 def is_scope(scope: str) -> str:
     """The filter for rows of a scope, whatever it is called."""
-    return "scope = '" + scope.replace("'", "''") + "'"
+    return f"scope = {quoted(scope)}"
+
+
+def quoted(name: str) -> str:
+    """A name as a filter takes it."""
+    return "'" + name.replace("'", "''") + "'"
 
 
 def _no_ids() -> pl.DataFrame:

@@ -29,11 +29,11 @@ import pyarrow.parquet as pq
 
 from flows.errors import NightfoldError
 from schemas.contract import Contract, ContractBroken
-from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, PUBLISHED_TABLES, REJECTS, RUNS, VECTORS_PREFIX
+from schemas.tables import CANONICALS, CHUNKS, OCCURRENCES, OF_A_VERSION, PUBLISHED_TABLES, REJECTS, RUNS
 from schemas.terms import COMPLETE, PUBLISHED, ROLLED_BACK
 
 _CONTRACTS = {contract.name: contract for contract in (*PUBLISHED_TABLES, RUNS)}
-_JSON = ("actions", "stage_seconds", "table_versions", "settings", "neighbours")
+_JSON = ("actions", "stage_seconds", "table_versions", "settings", "neighbours", "sources", "stage_peak_mib")
 # What each night looks up by key.
 _INDEXED = (CHUNKS, OCCURRENCES, CANONICALS, REJECTS)
 _UPDATE_SLICE_ROWS = 100_000
@@ -102,38 +102,51 @@ class Run:
     settings: dict[str, Any]
     note: str | None
     neighbours: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+    stage_peak_mib: dict[str, float] = field(default_factory=dict)
     decisions: int | None = None
 
     @property
     def vector_tables(self) -> list[str]:
-        """The tables of vectors that it names."""
-        return sorted(name for name in self.table_versions if name.startswith(VECTORS_PREFIX))
+        """The tables of vectors that it names, those for retrieval included."""
+        return sorted(name for name in self.table_versions if name.startswith(OF_A_VERSION))
 
     @property
     def is_readable(self) -> bool:
         return self.status in (PUBLISHED, ROLLED_BACK)
 
+    @property
+    def is_night(self) -> bool:
+        """Whether it went through the stages: what a reviewer or a rollback publishes does not."""
+        return bool(self.stage_seconds)
+
 
 @dataclass(frozen=True)
 class Change:
-    """What a run does to one table: rows to append, columns to change and rows to delete by key. Paths to parquet
-    files."""
+    """What a run does to one table: rows to append, columns to change and rows to delete by key; or all rows it has
+    from now on. Paths to parquet files."""
 
     table: str
     appends: Path | None = None
     updates: tuple[Path, ...] = ()
     deletes: Path | None = None
+    replaces: Path | None = None
 
 
 class Warehouse:
-    """The tables under one location. Only the lock, the staging and the mart need it to be a folder."""
+    """The tables under one location. Only the lock, the staging and the mart need it to be a folder.
 
-    def __init__(self, location: str) -> None:
+    With `keeps_open` a published table stays open, and its indexes in memory, until another version of it is asked for:
+    for who asks a little, many times.
+    """
+
+    def __init__(self, location: str, *, keeps_open: bool = False) -> None:
         if "://" in location:
             raise NightfoldError(f"[warehouse] path = {location!r}: object stores are not supported yet; name a folder")
         if not location.strip():
             raise NightfoldError(f"[warehouse] path = {location!r}: names no folder")
         self.location = str(Path(location).expanduser())
+        self._opened: dict[str, lance.LanceDataset] | None = {} if keeps_open else None
 
     @property
     def folder(self) -> Path:
@@ -206,12 +219,16 @@ class Warehouse:
         version = None if run is None else run.table_versions.get(table)
         if run is None or version is None:
             return None
+        if self._opened is not None and table in self._opened and self._opened[table].version == version:
+            return self._opened[table]
         dataset = self.find_table(table, version)
         if dataset is None:
             raise TableDamaged(
                 f"{self._uri(table)}: version {version}, which run {run.run_id} published, is gone; go back to a run "
                 "that is still whole (`nightfold runs rollback`), or restore the warehouse folder from a backup"
             )
+        if self._opened is not None:
+            self._opened[table] = dataset
         return dataset
 
     def head(self, table: str) -> lance.LanceDataset:
@@ -229,6 +246,11 @@ class Warehouse:
     def lookup(self, table: str, keys: pl.Series, columns: list[str], *, run: Run | None) -> pl.DataFrame:
         """The run's rows whose key is one of `keys`, in the table's order."""
         return self.find(table, keys, run=run).rows(columns)
+
+    def lookup_head(self, table: str, keys: pl.Series, columns: list[str]) -> pl.DataFrame:
+        """As `lookup`, of the table as it stands for the writer."""
+        contract = _CONTRACTS[table]
+        return _found(self.head(table), contract, keys.unique().rename(contract.key[0])).rows(columns)
 
     # ---- writing; the caller holds the lock
 
@@ -268,6 +290,8 @@ class Warehouse:
     def apply(self, change: Change) -> None:
         """Appends and updates one table. Nobody sees it before the run is committed."""
         contract, uri = _CONTRACTS[change.table], self._uri(change.table)
+        if change.replaces is not None:
+            _replace(self.head(change.table), pl.read_parquet(change.replaces, glob=False), contract, uri)
         # Updates first: while every row is in the key's index, they cost by the rows they change.
         for updates in change.updates:
             for rows in _slices(updates, _UPDATE_SLICE_ROWS) if _row_count(updates) else ():
@@ -305,7 +329,7 @@ class Warehouse:
         carried = dict(published.table_versions) if published else {}
         if vector_tables:
             # Vectors of a former model: kept while a run that is kept names them, and not carried on.
-            carried = {name: number for name, number in carried.items() if not name.startswith(VECTORS_PREFIX)}
+            carried = {name: number for name, number in carried.items() if not name.startswith(OF_A_VERSION)}
         return {**carried, **ours}
 
     def rows(self) -> dict[str, int]:
@@ -340,12 +364,12 @@ class Warehouse:
         kept = [run.table_versions for run in _kept([run for run in self.runs() if run.is_readable], keep_runs)]
         _compact(self.head(RUNS.name))
         dropped = 0
-        vectors = {name for versions in kept for name in versions if name.startswith(VECTORS_PREFIX)}
+        vectors = {name for versions in kept for name in versions if name.startswith(OF_A_VERSION)}
         for table in (*(contract.name for contract in PUBLISHED_TABLES), RUNS.name, *sorted(vectors)):
             named = {versions[table] for versions in kept if table in versions}
             dropped += _drop_versions(self.head(table), keep=named)
-        for stale in self.folder.glob(f"{VECTORS_PREFIX}*.lance"):
-            if stale.stem not in vectors:
+        for stale in self.folder.glob("*.lance"):
+            if stale.stem.startswith(OF_A_VERSION) and stale.stem not in vectors:
                 shutil.rmtree(stale)
         return dropped
 
@@ -413,7 +437,8 @@ class Found:
         if self.places.height <= _LOOKUP_FEW:
             rows = _by_index(self.dataset, there, self.places[key])
         elif self.places.height <= self.dataset.count_rows() * _TAKE_SHARE:
-            rows = _frame(self.dataset.take(self.places["place"].to_arrow(), columns=there))
+            # Not `take`, by number: among deleted rows that costs seconds. Row ids have no public name for it.
+            rows = _frame(self.dataset._take_rows(self.places["place"].to_arrow(), columns=there))  # noqa: SLF001
         else:
             rows = _matching(self.dataset, [*there, *({key} - set(there))], self.places.select(key))
         gained = [pl.lit(None, dtype=self.contract.dtypes[name]).alias(name) for name in columns if name not in there]
@@ -448,17 +473,22 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
 
 
 def _matching(dataset: lance.LanceDataset, columns: list[str], wanted: pl.DataFrame) -> pl.DataFrame:
-    """The rows whose key is one of `wanted`, in the table's order, with the `place` of each. Read batch by batch."""
-    batches = dataset.to_batches(columns=columns, batch_size=_SCAN_ROWS)
-    found, place = [], 0
-    for rows in map(_frame, batches):
-        found.append(rows.with_row_index("place", offset=place).join(wanted, on=wanted.columns, how="semi"))
-        place += rows.height
-    return pl.concat(found)
+    """The rows whose key is one of `wanted`, in the table's order, with the `place` of each, by which Lance finds it.
+    Read batch by batch."""
+    batches = dataset.to_batches(columns=columns, batch_size=_SCAN_ROWS, with_row_id=True)
+    found = [rows.join(wanted, on=wanted.columns, how="semi") for rows in map(_frame, batches)]
+    return pl.concat(found).rename({"_rowid": "place"})
 
 
 def _row_count(path: Path) -> int:
     return int(pq.read_metadata(path).num_rows)
+
+
+def _replace(dataset: lance.LanceDataset, rows: pl.DataFrame, contract: Contract, uri: str) -> None:
+    """These rows and no others, in the order of their keys; what is the same makes no new version."""
+    rows = contract.check(contract.shaped(rows)).sort(contract.key)
+    if not rows.equals(contract.shaped(_frame(dataset.to_table()))):
+        lance.write_dataset(rows.to_arrow().cast(contract.shape), uri, mode="overwrite")
 
 
 def _append(path: Path, contract: Contract, uri: str) -> None:

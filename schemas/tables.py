@@ -4,11 +4,17 @@ import polars as pl
 import pyarrow as pa
 
 from schemas.contract import Contract
+from schemas.rows import SCOPE_SEPARATOR
 from schemas.terms import (
     ACTIONS,
     COMPLETION,
+    CORPUS_TYPES,
     DECISIONS,
+    DOCUMENT_STATUS,
+    EMBEDDING_WAS,
+    HASH_WAS,
     KINDS,
+    PERSONAL,
     RELATIONS,
     RESOLUTIONS,
     RUN_STATUS,
@@ -99,6 +105,7 @@ OCCURRENCES = Contract(
         ("metadata", _TEXT, "JSON: the row's other columns"),
         ("run_id", _TEXT, "The run that first saw it"),
         ("seen_at", _TIME, "When it was first seen"),
+        ("corpus_id", _TEXT, "The corpus it came in; null where it came in none"),
     ),
     key=("occurrence_id",),
     rules={
@@ -308,6 +315,8 @@ REJECTS = Contract(
         ("detail", _TEXT, "What was found, where there is more to say"),
         ("run_id", _TEXT, "The run that first refused it"),
         ("last_run_id", _TEXT, "The run that last refused it; the latest one, while it is still broken"),
+        ("corpus_id", _TEXT, "The corpus it came in, where it came in one"),
+        ("source_doc_id", _TEXT, "The document it belongs to, where it names one"),
     ),
     key=("reject_id",),
     rules={
@@ -315,6 +324,132 @@ REJECTS = Contract(
         "source_is_present": pl.col("source").str.len_bytes() > 0,
         "locator_is_present": pl.col("locator").str.len_bytes() > 0,
         "reason_is_present": pl.col("reason").str.len_bytes() > 0,
+    },
+)
+
+LEGACY_ROWS = Contract(
+    name="legacy_rows",
+    about="A row that `nightfold backfill` brought in, under its id in the legacy system.",
+    shape=_shape(
+        ("legacy_id", _TEXT, "Id derived from scope, source, old id and window"),
+        ("scope", _TEXT, "The wall"),
+        ("source", _TEXT, "Name of the source it came from"),
+        ("old_id", _TEXT, "Its id in the legacy system, or file:row where it has none"),
+        ("chunk_index", pa.int32(), "Position of the window in its document, from 0; null for a row that is whole"),
+        ("shape", _TEXT, "What it was read as: knowledge_chunks, documents or memories"),
+        ("chunk_id", _TEXT, "The chunk it says"),
+        ("row_hash", _TEXT, "SHA-256 of the content contract over the whole legacy row, all of its windows together"),
+        ("hash_was", _TEXT, "The legacy hash: missing, right or wrong"),
+        ("embedding_was", _TEXT, "The legacy embedding: none, usable, or why it was refused"),
+        ("row_digest", _TEXT, "Digest of the row as it was mapped: one that is here already is skipped"),
+        ("run_id", _TEXT, "The run that brought it in, or last changed it"),
+    ),
+    key=("legacy_id",),
+    rules={
+        "legacy_id_is_derived": _is_id("legacy_id"),
+        "chunk_id_is_derived": _is_id("chunk_id"),
+        "row_hash_is_sha256": _is_hash("row_hash"),
+        "hash_is_known": pl.col("hash_was").is_in(HASH_WAS),
+        "embedding_is_known": pl.col("embedding_was").is_in(EMBEDDING_WAS),
+    },
+)
+
+PARSED_FILES = Contract(
+    name="parsed_files",
+    about="A document file as it was parsed: one with the same bytes in the same scope need not be parsed again.",
+    shape=_shape(
+        ("file_key", _TEXT, "Id derived from scope, bytes, parser and chunking"),
+        ("scope", _TEXT, "The wall"),
+        ("file_hash", _TEXT, "SHA-256 of the file contract: of the scope and the raw bytes"),
+        ("chunk_ids", pa.large_list(_TEXT), "The chunks of its windows, in their order"),
+        ("layout_digests", pa.large_list(pa.uint64()), "Digest of each window as it is laid out in this file"),
+        ("texts", pa.large_list(_TEXT), "Each window's text, where its chunk shows another layout of it; else null"),
+        ("run_id", _TEXT, "The run that last parsed it"),
+    ),
+    key=("file_key",),
+    rules={
+        "file_key_is_derived": _is_id("file_key"),
+        "file_hash_is_sha256": _is_hash("file_hash"),
+        "has_a_window": pl.col("chunk_ids").list.len() >= 1,
+    },
+)
+
+
+def _is_named(column: str) -> pl.Expr:
+    """Blank ids are read as null: no null and no blank ever equals another."""
+    return pl.col(column).is_not_null()
+
+
+def _is_plain(column: str) -> pl.Expr:
+    """What goes into a scope holds nothing that joins scopes."""
+    return ~pl.col(column).fill_null("").str.contains(SCOPE_SEPARATOR, literal=True)
+
+
+_is_personal = pl.col("type") == PERSONAL
+
+CORPORA = Contract(
+    name="corpora",
+    about="A body of documents: a workspace's (global), or one person's alone (personal).",
+    shape=_shape(
+        ("corpus_id", _TEXT, "Its id"),
+        ("type", _TEXT, "global or personal"),
+        ("name", _TEXT, "What people call it"),
+        ("owner_id", _TEXT, "Whose it is, of a personal one; null of a global one"),
+        ("workspace_id", _TEXT, "The workspace it belongs to; of a personal one it may be null"),
+        ("is_active", pa.bool_(), "False: nobody is shown anything of it"),
+        ("scope", _TEXT, "The wall its rows are behind: its workspace, or its owner's own"),
+        ("is_assigned", pa.bool_(), "Some assignment names it, a refused one included: then only its agents show it"),
+    ),
+    key=("corpus_id",),
+    rules={
+        "corpus_id_is_present": _is_named("corpus_id"),
+        "corpus_type_is_known": pl.col("type").is_in(CORPUS_TYPES),
+        "is_active_is_true_or_false": pl.col("is_active").is_not_null(),
+        "personal_corpus_has_owner": ~_is_personal | _is_named("owner_id"),
+        "global_corpus_has_no_owner": _is_personal | pl.col("owner_id").is_null(),
+        "global_corpus_has_workspace": _is_personal | _is_named("workspace_id"),
+        "owner_and_workspace_have_no_separator": _is_plain("owner_id") & _is_plain("workspace_id"),
+    },
+)
+
+AGENTS = Contract(
+    name="agents",
+    about="An assistant that is asked, and whether it may be shown what is personal.",
+    shape=_shape(
+        ("agent_id", _TEXT, "Its id"),
+        ("allows_personal_corpus", pa.bool_(), "True: it also shows its user what is theirs"),
+        ("workspace_id", _TEXT, "The workspace whose corpora it may show; null: any that it is assigned"),
+    ),
+    key=("agent_id",),
+    rules={
+        "agent_id_is_present": _is_named("agent_id"),
+        "allows_personal_corpus_is_true_or_false": pl.col("allows_personal_corpus").is_not_null(),
+    },
+)
+
+CORPUS_AGENT_ASSIGNMENTS = Contract(
+    name="corpus_agent_assignments",
+    about="A corpus that an agent shows.",
+    shape=_shape(("corpus_id", _TEXT, "The corpus"), ("agent_id", _TEXT, "The agent that shows it")),
+    key=("corpus_id", "agent_id"),
+    rules={"assignment_names_both": _is_named("corpus_id") & _is_named("agent_id")},
+)
+
+CORPUS_DOCUMENTS = Contract(
+    name="corpus_documents",
+    about="A document of a corpus, and how far it has come.",
+    shape=_shape(
+        ("document_id", _TEXT, "Its id"),
+        ("corpus_id", _TEXT, "The corpus it is in"),
+        ("source", _TEXT, "The input its rows come from; null: any"),
+        ("source_doc_id", _TEXT, "The source_doc_id of its rows"),
+        ("status", _TEXT, "pending, processing, indexed or failed"),
+        ("reason", _TEXT, "Why, where it is failed or waits"),
+    ),
+    key=("corpus_id", "document_id"),
+    rules={
+        "document_id_is_present": _is_named("document_id"),
+        "document_status_is_known": pl.col("status").is_in(DOCUMENT_STATUS),
     },
 )
 
@@ -340,6 +475,8 @@ RUNS = Contract(
         ("settings", _TEXT, "JSON: the settings of the run"),
         ("note", _TEXT, "Why it failed, or what was skipped"),
         ("neighbours", _TEXT, "JSON: embedding model and version, pairs found, kept and cut, probes by scope"),
+        ("sources", _TEXT, "JSON: rows by source: new, known and rejected"),
+        ("stage_peak_mib", _TEXT, "JSON: the most memory held in each stage, in MiB"),
         ("decisions", pa.int64(), "Decisions of people that the run applied and nothing else; null for a night"),
     ),
     key=("run_id",),
@@ -350,6 +487,9 @@ RUNS = Contract(
 )
 
 VECTORS_PREFIX = "vectors_"
+RETRIEVAL_PREFIX = "retrieval_"
+# Tables of one embedding version each: a run names those it published.
+OF_A_VERSION = (VECTORS_PREFIX, RETRIEVAL_PREFIX)
 
 
 def vectors_of(version: str, dimensions: int) -> Contract:
@@ -368,6 +508,26 @@ def vectors_of(version: str, dimensions: int) -> Contract:
     )
 
 
+def retrieval_of(version: str, dimensions: int) -> Contract:
+    """What a search of corpora asks, of one embedding version: append-only, a row for a chunk and a corpus it is in."""
+    return Contract(
+        name=f"{RETRIEVAL_PREFIX}{version}",
+        about="A chunk in a corpus, with its vector in one embedding version.",
+        shape=_shape(
+            ("chunk_id", _TEXT, "The chunk"),
+            ("scope", _TEXT, "The wall"),
+            ("corpus_id", _TEXT, "The corpus it is in"),
+            ("vector", pa.list_(pa.float32(), dimensions), "As in the vectors of the version"),
+        ),
+        key=("corpus_id", "chunk_id"),
+        rules={
+            "chunk_id_is_derived": _is_id("chunk_id"),
+            "corpus_is_named": _is_named("corpus_id"),
+            "vector_is_present": pl.col("vector").is_not_null(),
+        },
+    )
+
+
 # Every table a run publishes, but for its vectors; `runs` itself is the commit and stands apart.
 PUBLISHED_TABLES = (
     CHUNKS,
@@ -381,5 +541,11 @@ PUBLISHED_TABLES = (
     REVIEW_DECISIONS,
     FORWARDS,
     SEPARATIONS,
+    LEGACY_ROWS,
+    PARSED_FILES,
+    CORPORA,
+    AGENTS,
+    CORPUS_AGENT_ASSIGNMENTS,
+    CORPUS_DOCUMENTS,
     REJECTS,
 )

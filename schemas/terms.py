@@ -39,6 +39,43 @@ ROLLED_BACK = "rollback"
 FAILED = "failed"
 RUN_STATUS = (PUBLISHED, ROLLED_BACK, FAILED)
 
+# What a legacy row had for a content hash.
+HASH_MISSING = "missing"
+HASH_RIGHT = "right"
+HASH_WRONG = "wrong"
+HASH_WAS = (HASH_MISSING, HASH_RIGHT, HASH_WRONG)
+# What a legacy row had for an embedding; all but the first two were refused for what they say.
+EMBEDDING_NONE = "none"
+EMBEDDING_USABLE = "usable"
+EMBEDDING_UNREADABLE = "unreadable"
+EMBEDDING_NOT_FINITE = "not_finite"
+EMBEDDING_ZERO = "zero"
+EMBEDDING_WRONG_DIMENSION = "wrong_dimension"
+EMBEDDING_OTHER_MODEL = "other_model"
+EMBEDDING_UNKNOWN_MODEL = "unknown_model"
+EMBEDDING_OF_SEVERAL = "of_several_chunks"
+EMBEDDING_WAS = (
+    EMBEDDING_NONE,
+    EMBEDDING_USABLE,
+    EMBEDDING_UNREADABLE,
+    EMBEDDING_NOT_FINITE,
+    EMBEDDING_ZERO,
+    EMBEDDING_WRONG_DIMENSION,
+    EMBEDDING_OTHER_MODEL,
+    EMBEDDING_UNKNOWN_MODEL,
+    EMBEDDING_OF_SEVERAL,
+)
+# Whose a corpus is: its workspace's, or its owner's alone.
+GLOBAL = "global"
+PERSONAL = "personal"
+CORPUS_TYPES = (GLOBAL, PERSONAL)
+
+# How far a document has come.
+PENDING = "pending"
+PROCESSING = "processing"
+INDEXED = "indexed"
+DOCUMENT_STATUS = (PENDING, PROCESSING, INDEXED, FAILED)
+
 # What a person can answer to a question, and to a contradiction; and the entry that takes either back.
 MERGE = "merge"
 KEEP_SEPARATE = "keep_separate"

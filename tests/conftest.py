@@ -24,6 +24,8 @@ for _name in [name for name in os.environ if name.startswith("PREFECT_")]:
 os.environ |= {"PREFECT_HOME": _HOME, "DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 # A night that is not about vectors loads no model, in this process or another.
 os.environ["NIGHTFOLD_EMBEDDING__ENCODER"] = "none"
+# And one that is not about its report draws no page.
+os.environ["NIGHTFOLD_REPORT__ENABLED"] = "false"
 
 ROOT = Path(__file__).parents[1]
 PREFECT = [sys.executable, "-m", "prefect"]

@@ -44,6 +44,7 @@ class Verdicts:
         settings: JudgeSettings,
         tell: Callable[[str], None],
         tell_rows: Callable[[int], None],
+        to_read: object = None,
     ) -> pl.DataFrame:
         """In place of `judge_pairs`."""
         names = {chunk_id: said.split()[-1] for chunk_id, said in chunks.select("chunk_id", "text").iter_rows()}

@@ -13,10 +13,13 @@ from urllib.request import urlopen
 
 import duckdb
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from flows.console import Progress
+from flows.lance_sql import load_lance
 from flows.night import night
 from flows.settings import load_settings
+from tests.pages import elements, faults_of_style, loaded
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -46,6 +49,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         patched.delenv("NIGHTFOLD_EMBEDDING__ENCODER")  # as a reader has it: with vectors and pairs
+        patched.delenv("NIGHTFOLD_REPORT__ENABLED")  # and the report
         night(load_settings(), progress=Progress(quiet=True))
         yield folder
 
@@ -54,7 +58,35 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_sql_of_the_readme_answers(clone: Path, query: str) -> None:
     with duckdb.connect(str(clone / "data/warehouse/mart.duckdb"), read_only=True) as mart:
         for statement in mart.extract_statements(query):
-            assert mart.execute(statement).fetchall(), statement.query
+            load_lance(mart, statement.query)  # as `nightfold sql` does
+            found = mart.execute(statement).fetchall()
+            assert found or statement.query.strip().startswith("set variable "), statement.query
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_the_python_of_the_readme_runs(clone: Path, block: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", block],
+        cwd=clone,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_report_and_the_metrics_of_the_sample_are_what_the_readme_says(clone: Path) -> None:
+    page = (clone / "data/warehouse/reports/latest.html").read_text(encoding="utf-8")
+    assert elements(page)
+    assert faults_of_style(page) == []
+    assert loaded(page) == []
+    told = (clone / "data/warehouse/metrics/nightfold.prom").read_text(encoding="utf-8")
+    found = {sample.name for family in text_string_to_metric_families(told) for sample in family.samples}
+    section = README[README.index("## The morning after") : README.index("## Schedule it")]
+    named = set(re.findall(r"`((?:nightfold|rag)_\w+)", section))
+    # Only a night that measured its recall has one.
+    assert named - {"nightfold_recall_ratio"} == found
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("sh") if re.search(r"^nightfold ", block, re.MULTILINE)])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
-from transforms.lexicon import are_opposed, is_broader, is_listed, unaccented
+from transforms.lexicon import ARTICLES, BEING, are_opposed, is_broader, is_listed, unaccented
 from transforms.words import Ints, Kind, Words, words_of
 
 # Words of a pair that are held against each other one by one, at most so many on each side.
@@ -51,6 +51,7 @@ def pair_evidence(sides: Sides) -> pl.DataFrame:
     differing = _differing(counts, sides.words)
     evidence = (
         pl.concat([_overlap(counts, sides), _by_kind(differing, sides)], how="horizontal")
+        .with_columns(renegated=pl.Series(_renegated(sides)))
         .with_row_index("pair")
         .join(_shown(differing, sides.words), on="pair", how="left", maintain_order="left")
         .join(_compared(differing, sides.words), on="pair", how="left", maintain_order="left")
@@ -145,6 +146,7 @@ def _differing(counts: pl.DataFrame, words: Words) -> pl.DataFrame:
         is_left=pl.col("n_left") > pl.col("n_right"),
         count=(pl.col("n_left") - pl.col("n_right")).abs(),
         at=pl.when(pl.col("n_left") > pl.col("n_right")).then("at_left").otherwise("at_right"),
+        is_on_both=(pl.col("n_left") > 0) & (pl.col("n_right") > 0),
     )
     return _without_conventions(found, words)
 
@@ -202,10 +204,39 @@ def _by_kind(differing: pl.DataFrame, sides: Sides) -> pl.DataFrame:
     columns: dict[str, NDArray[Any]] = {}
     for name, of_kind in _NAMED.items():
         columns |= {f"left_{name}": sums[:, of_kind, 0], f"right_{name}": sums[:, of_kind, 1]}
-    for name, some in (("names", is_name & (kind == Kind.WORD)), ("letters", letter)):
+    key = differing["key"].to_numpy()
+    is_article, is_being = (words.keys["word"].is_in(list(listed)).to_numpy()[key] for listed in (ARTICLES, BEING))
+    is_function = kind == Kind.FUNCTION
+    sorts_of = {
+        "names": is_name & (kind == Kind.WORD),
+        "letters": letter,
+        "being": is_function & is_being,
+        "linking": is_function & ~is_article & ~is_being,
+        # `a dog and two reindeer`, `two dogs and a reindeer`: both have both.
+        "recounted": (kind == Kind.WORD) & differing["is_on_both"].to_numpy(),
+    }
+    for name, some in sorts_of.items():
         for which, here in (("left", some & ~side), ("right", some & side)):
             columns[f"{which}_{name}"] = np.bincount(pair[here], count[here], pairs)
     return pl.DataFrame({name: column.astype(np.int32) for name, column in columns.items()})
+
+
+def _renegated(sides: Sides) -> Ints:
+    """Of each pair, how many negations stand before another word on one side than on the other."""
+    words = sides.words
+    pair, place, sign = _spread(sides)
+    negates = words.keys["kind"].to_numpy()[words.key[place]] == Kind.NEGATION
+    pair, place, sign = pair[negates], place[negates], sign[negates]
+    ends = words.starts[np.searchsorted(words.starts, place, side="right")]
+    key, is_passed = np.append(words.key, 0), words.keys["word"].is_in([*ARTICLES, "one"]).to_numpy()
+    after = place + 1
+    # `no one`, `nobody`; `not the red one`, `not red`.
+    after += (after < ends) & is_passed[key[after]]
+    follows = np.where(after < ends, key[after], -1)
+    each = pl.DataFrame({"pair": pair, "follows": follows, "sign": sign}, schema_overrides={"sign": pl.Int32})
+    moved = each.group_by("pair", "follows").agg(pl.col("sign").sum().abs()).filter(pl.col("sign") > 0)
+    renegated: Ints = np.bincount(moved["pair"].to_numpy(), minlength=len(sides.left))
+    return renegated
 
 
 def _shown(differing: pl.DataFrame, words: Words) -> pl.DataFrame:

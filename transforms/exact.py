@@ -11,7 +11,7 @@ import polars as pl
 # bytes has none). The layout comes before the row so that the text of a chunk does not hang on row ids that are mere
 # positions.
 REPRESENTATIVE = ("source", "layout_digest", "source_row_id", "chunk_index")
-_SLOT = ("scope", "source", "source_row_id", "chunk_index")
+_SLOT = ("scope", "source", "source_row_id", "chunk_index", "corpus_id")
 # What tonight's occurrences can move in a known chunk.
 MOVING = ("occurrences", "first_seen_at", "last_seen_at", "parsed_spec_ids")
 

@@ -52,6 +52,8 @@ def field_evidence(texts: pl.Series, kinds: pl.Series, left: Places, right: Plac
     any word, and where only one of them has it.
     """
     fields = _fields(texts, kinds)
+    if fields.is_empty():
+        return _without_fields(len(left))
     has_fields = np.zeros(len(texts), dtype=bool)
     has_fields[fields["at"].to_numpy()] = True
     is_spec = (kinds == SPEC_ROW).fill_null(value=False).to_numpy() & has_fields
@@ -94,6 +96,18 @@ def field_evidence(texts: pl.Series, kinds: pl.Series, left: Places, right: Plac
         pl.col("fields_shown").fill_null(""),
         is_value_only=pl.col("is_value_only").fill_null(value=False) & pl.col("is_spec"),
         is_written_alike=pl.col("is_written_alike").fill_null(value=False) & pl.col("is_spec"),
+    )
+
+
+def _without_fields(pairs: int) -> pl.DataFrame:
+    """What is said of pairs of which no text is a record: for a few pairs, most of the work."""
+    is_none = pl.repeat(value=False, n=pairs, dtype=pl.Boolean)
+    return pl.select(
+        is_spec=is_none,
+        fields_differ=pl.repeat(0, pairs, dtype=pl.UInt32),
+        fields_shown=pl.repeat("", pairs, dtype=pl.String),
+        is_value_only=is_none,
+        is_written_alike=is_none,
     )
 
 

@@ -60,14 +60,16 @@ def with_ids(rows: pl.LazyFrame, *, unchecked_scopes: Iterable[str]) -> pl.LazyF
     keep_apart = pl.col("force").fill_null(value=False) | pl.col("scope").is_in(list(unchecked_scopes))
     origin = derived_id(pl.col("chunk_index"), pl.col("source"), pl.col("source_row_id"))
     apart = pl.when(pl.col("keep_apart") | pl.col("content_hash").is_null()).then(origin).otherwise(pl.lit(""))
+    # The same row in another corpus is another occurrence.
+    place = pl.concat_str(
+        pl.col("chunk_index").cast(pl.String).fill_null(""), pl.lit("@") + pl.col("corpus_id"), ignore_nulls=True
+    )
     return (
         rows.with_columns(keep_apart=keep_apart)
         # A content hash and an origin have fixed lengths, so no scope can imitate another's preimage.
         .with_columns(chunk_id=derived_id(pl.col("content_hash"), apart, pl.col("scope")))
         .with_columns(
-            occurrence_id=derived_id(
-                pl.col("chunk_id"), pl.col("chunk_index"), pl.col("source"), pl.col("source_row_id")
-            ),
+            occurrence_id=derived_id(pl.col("chunk_id"), place, pl.col("source"), pl.col("source_row_id")),
             layout_digest=NonCryptographicHashingNameSpace(pl.col("text")).xxh3_64(),
         )
     )

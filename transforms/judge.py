@@ -32,7 +32,8 @@ _CLOSE_MOST_WORDS = 180
 _LONG_WORDS, _LONG_SIMILARITY, _LONG_LOWER, _LONG_SHARE, _LONG_WORST = 16, 0.95, 0.9, 0.2, 0.3
 # The share of content that two texts must have in common for a difference to be a contradiction.
 _FRAME = 0.5
-_SAME_WORDS, _SAME_VALUES, _CERTAIN_RULE = 0.99, 0.85, 0.95
+_SAME_WORDS, _SAME_CONTENT, _SAME_VALUES, _CERTAIN_RULE = 0.99, 0.97, 0.85, 0.95
+_SAME_CONTENT_READ = 0.85
 _CONTAINED = 0.75
 _RELATED = 0.35
 # Texts as near as this in the mean of three ways to measure it, which no rule tells apart, are a question to a person.
@@ -86,7 +87,9 @@ _vetoed = (
     | (_lower("names") > 0)
     | (_lower("letters") > 0)
 )
-_may_be_one = ~_vetoed & (_col("moved") == 0) & (_col("broader") == 0)
+# Both sides say as much, but not of the same things: words in another order or number, a negation in another place.
+_dealt_anew = (_col("moved") > 0) | (_lower("recounted") > 0) | ((_lower("negations") > 0) & (_col("renegated") > 0))
+_may_be_one = ~_vetoed & ~_dealt_anew & (_col("broader") == 0)
 _is_close = (
     _may_be_one
     & _is_read
@@ -103,6 +106,16 @@ _is_long_and_near = (
     & (_col("worst") >= _LONG_WORST)
     & (_few_left != 1)
     & (_share(_lower("only") + _higher("only"), 2 * _higher("words")) <= _LONG_SHARE)
+).fill_null(value=False)
+
+# The same content in the same order, but for articles and a `to be` that only one side has.
+_is_same_content = (
+    _may_be_one
+    & _is_read
+    & (_best >= _SAME_CONTENT_READ)
+    & (_higher("only") == 0)
+    & (_higher("linking") == 0)
+    & (_lower("being") == 0)
 ).fill_null(value=False)
 
 # What the model weighs, each by its name.
@@ -205,6 +218,19 @@ def wants_reading(evidence: pl.DataFrame) -> pl.Series:
     return evidence.select(~is_settled).to_series()
 
 
+def at_best(evidence: pl.DataFrame) -> pl.Series:
+    """The relation that leads furthest of those that some reading of each pair could give it."""
+    read = evidence.with_columns(reading=pl.lit(1.0), mean=pl.lit(1.0), worst=pl.lit(1.0))
+    is_confirmed = _is_close | _is_long_and_near | _is_same_content | _col("is_same_run")
+    return read.select(
+        pl.when(is_confirmed)
+        .then(pl.lit(EQUIVALENT))
+        .when(_col("newer").is_not_null())
+        .then(pl.lit(SUPERSEDING))
+        .otherwise(pl.lit(UNKNOWN))
+    ).to_series()
+
+
 def _frame() -> pl.Expr:
     return _share(_col("shared_content"), _higher("content")) >= _FRAME
 
@@ -220,7 +246,8 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
         is_vetoed=_vetoed,
         is_swapped=_swapped,
         is_newer=_col("newer").is_not_null() & (pl.lit(priority_supersedes) | ~_col("is_by_priority")),
-        is_confirmed=_is_close | _is_long_and_near | (_col("is_same_run") & ~_col("is_spec")),
+        is_same_content=_is_same_content,
+        is_confirmed=_is_close | _is_long_and_near | _is_same_content | (_col("is_same_run") & ~_col("is_spec")),
     )
     likely, overlap = _col("likely"), _col("overlap")
     is_age_known = _col("is_newer") & (_col("is_swapped") | (_nearness >= _OPEN)) & _frame()
@@ -239,6 +266,7 @@ def judged(evidence: pl.DataFrame, model: Model, *, priority_supersedes: bool = 
         (_col("is_spec") & _col("is_value_only"), CONTRADICTORY, pl.lit(_CERTAIN_RULE), "rule: one value differs"),
         (_col("is_spec"), DISTINCT, pl.lit(_CERTAIN_RULE), "rule: other fields differ"),
         (_col("is_same_run"), EQUIVALENT, pl.lit(_SAME_WORDS), "rule: same words"),
+        (_col("is_same_content"), EQUIVALENT, pl.lit(_SAME_CONTENT), "rule: same content"),
         (is_age_known & ~_col("is_confirmed"), SUPERSEDING, 0.75 + 0.2 * overlap, "rule: newer"),
         (_col("is_swapped") & _frame(), CONTRADICTORY, 0.7 + 0.25 * overlap, "rule: differing value"),
         (
@@ -302,6 +330,8 @@ def _in_words() -> pl.Expr:
         ),
         said(_col("is_by_priority"), "the source of the ", _col("newer"), " one has the higher priority"),
         said(_col("moved") > 0, "the same words stand in another order"),
+        said(_lower("recounted") > 0, "both have the same words in other numbers"),
+        said((_lower("negations") > 0) & (_col("renegated") > 0), "a negation stands before another word"),
         said(_col("broader") > 0, "one word is broader than the other"),
         said(
             (differing > 0) & ~_col("is_same_run"),

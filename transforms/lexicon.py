@@ -36,6 +36,11 @@ le la les un une des du de et ou que qui dans en sur par pour avec est sont ete 
 ses
 """)
 
+# Of these, articles, and the forms of `to be` that a headline leaves out: they come and go without a change of meaning.
+# Not `as`, `lo` or `no`, which say more in another of the languages.
+ARTICLES = _words("a an the el la los las un una unos unas o os um uma uns umas")
+BEING = _words("is are esta estan e sao")
+
 # Words that turn a statement round. Two texts that differ in how many they have do not say the same.
 NEGATIONS = _words("""
 not non no never none nobody nothing neither nor nowhere without cannot cant dont doesnt didnt isnt arent wasnt werent
@@ -102,6 +107,9 @@ petrol=gasoline=gasolina diesel=gasoleo electric=electrico=electrica=eletrico=el
 ... hydrogen=hidrogeno=hidrogenio
 ... gas lpg cng
 automatic=automatico=automatica manual
+hourly daily=diario=diaria=diariamente weekly=semanal=semanalmente monthly=mensual=mensal=mensalmente=mensualmente
+... quarterly=trimestral yearly=annual=annually=anual=anualmente
+single=individual double=dual=twin=doble=duplo=dupla triple=triplo=tripla quadruple
 apple=apples=manzana=maca banana=bananas orange=oranges=naranja=laranja potato=potatoes=patata=papa=batata
 ... tomato=tomatoes=tomate
 ... onion=onions=cebolla=cebola carrot=carrots=zanahoria=cenoura garlic=ajo=alho cucumber=pepino mushroom=mushrooms
@@ -240,6 +248,33 @@ smile smiles smiling sonrie | frown frowns frowning cry cries crying
 raise raises raising | lower lowers lowering
 ground suelo chao | air aire ar
 tight tighten tightens tightened apretar apertar | loose loosen loosens loosened aflojar afrouxar
+forward forwards adelante avante | backward backwards reverse atras tras
+clockwise horario | counterclockwise anticlockwise antihorario
+horizontal horizontally horizontalmente | vertical vertically verticalmente
+ascending ascendente | descending descendente
+input inputs entrada entradas | output outputs salida salidas saida saidas
+upload uploads uploaded uploading | download downloads downloaded downloading
+upstream montante | downstream jusante
+inner interior interno | outer exterior externo
+primary primario primaria | secondary secundario secundaria
+daytime diurno diurna | nighttime nocturno nocturna noturno noturna
+earlier | later
+heating calefaccion calentamiento aquecimento | cooling refrigeracion refrigeracao enfriamiento resfriamento
+suction succion succao | discharge descarga
+anode anodo | cathode catodo
+analog analogue analogico analogica | digital
+wired cableado | wireless inalambrico inalambrica
+encrypt encrypts encrypted cifrar cifrado criptografar criptografado | decrypt decrypts decrypted descifrar descifrado
+... descriptografar
+attach attaches attached acoplar acoplado | detach detaches detached desacoplar desacoplado
+approve approves approved aprobar aprobado aprovar aprovado | reject rejects rejected rechazar rechazado rejeitar
+... rejeitado
+buyer buyers comprador compradora | seller sellers vendedor vendedora
+employer empleador empregador | employee employees empleado empregado
+sender remitente remetente | recipient receiver destinatario
+credit credito | debit debito
+profit profits ganancia ganancias lucro | loss losses perdida perdidas prejuizo
+arrival arrivals llegada chegada | departure departures salida partida
 """
 
 # Words for a whole kind of things: beside one thing of that kind they say less, not the same. `=` as above.

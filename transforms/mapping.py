@@ -8,7 +8,7 @@ import polars as pl
 import polars.selectors as cs
 from polars._typing import PolarsDataType
 
-from schemas.rows import ROWS, SCOPE_IS_UNJOINED, SCOPE_SEPARATOR, SPEC_FIELDS
+from schemas.rows import CORPUS_IS_PRESENT, ROWS, SCOPE_IS_UNJOINED, SCOPE_SEPARATOR, SPEC_FIELDS
 from schemas.terms import FILE, MEMORY, SPEC_ROW
 from transforms.spec_rows import spec_text
 
@@ -22,6 +22,9 @@ _USUAL_NAMES = {
 }
 _USUAL_BYTES = ("bytes", "raw_bytes", "content", "text")
 _USUAL_TIMES = ("timestamp",)
+_USUAL_CORPUS = ("corpus_id",)
+# Whose a memory is; nobody else's is compared with it.
+_USUAL_OWNER = "owner_key"
 _USUAL_SPEC_NAMES = {
     "parent_category": ("parent_category", "parent", "category"),
     "sub_category": ("sub_category", "subcategory", "sub"),
@@ -54,6 +57,17 @@ class ColumnMap:
     seen_at: str | None = None
     metadata: tuple[str, ...] | None = None
     spec: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    corpus: str | None = None
+    corpus_id: str | None = None
+    has_corpora: bool = False
+    """Whether there are corpora that a column of the usual name can mean."""
+    scope_is_usual: bool = False
+    """Whether `scope_by` is what holds where an input says nothing of its own."""
+
+    @property
+    def is_of_corpora(self) -> bool:
+        """Whether the corpus of a row says its scope."""
+        return self.corpus is not None or self.corpus_id is not None
 
 
 def resolved(
@@ -65,7 +79,14 @@ def resolved(
     Those of `partitions` are the same in all rows: by their usual names, they are no one's id, text or time.
     """
     own = [name for name in columns if name not in partitions]
-    scope, scope_by = _settled_scope(mapping, columns, default_scope)
+    usual_corpus = _USUAL_CORPUS if mapping.has_corpora and mapping.corpus is None else ()
+    corpus_id = _settled("corpus", mapping.corpus_id, usual_corpus, columns, columns)
+    mapping = replace(mapping, corpus_id=corpus_id)
+    if mapping.kind == MEMORY and mapping.scope_is_usual and _USUAL_OWNER in columns:
+        # What else makes a scope still does: owners of one name in two workspaces are two.
+        others = (name for name in mapping.scope_by if name in columns and name != _USUAL_OWNER)
+        mapping = replace(mapping, scope_by=(*others, _USUAL_OWNER))
+    scope, scope_by = (None, ()) if mapping.is_of_corpora else _settled_scope(mapping, columns, default_scope)
     for name in mapping.metadata or ():
         _settled("metadata", name, (), columns, own)
     return replace(
@@ -173,7 +194,7 @@ def mapped(
     chunk_index = _as_index(source_rows, "chunk_index" if is_window else None)
     locator = pl.coalesce(position + pl.lit("#") + chunk_index.cast(pl.String), position)
     used = {mapping.text, mapping.row_id, mapping.doc_id, mapping.parsed_spec_id, mapping.force, mapping.seen_at}
-    used |= {*mapping.scope_by, "content_hash", "chunk_index"}
+    used |= {*mapping.scope_by, mapping.corpus_id, "content_hash", "chunk_index"}
     if mapping.kind == SPEC_ROW:
         fields = {name: _field(source_rows, mapping.spec[name]) for name in SPEC_FIELDS}
         by_number = {f"table_column_{n}": name for n, name in enumerate(names, 1)}
@@ -187,6 +208,9 @@ def mapped(
     row_id = pl.when(row_id != "").then(pl.lit(id_prefix) + row_id).otherwise(row_id)
     scope_values = _scope_values(source_rows, mapping)
     seen_at = _as_time(source_rows, mapping.seen_at)
+    corpus_id = _as_text(source_rows, mapping.corpus_id)
+    if mapping.corpus is not None:
+        corpus_id = pl.lit(mapping.corpus)
     text = pl.lit(None, dtype=pl.String)
     if mapping.kind == SPEC_ROW:
         text = spec_text(fields)
@@ -205,9 +229,13 @@ def mapped(
         "metadata": _json(source_rows, extra, written=written),
         "force": _as_flag(source_rows, mapping.force),
         "seen_at": seen_at,
+        "corpus_id": corpus_id,
     }
     is_joined = pl.any_horizontal(value.str.contains(SCOPE_SEPARATOR, literal=True) for value in scope_values)
     broken: pl.Expr = pl.when(is_joined).then(pl.lit(SCOPE_IS_UNJOINED))
+    if mapping.is_of_corpora:
+        is_named = corpus_id.str.contains(r"\S").fill_null(value=False)
+        broken = pl.when(~is_named).then(pl.lit(CORPUS_IS_PRESENT))
     if mapping.seen_at is not None:
         bad_time = _column(mapping.seen_at).is_not_null() & seen_at.is_null()
         broken = pl.when(bad_time).then(pl.lit(SEEN_AT_PARSES)).otherwise(broken)
@@ -317,7 +345,10 @@ def _as_time(rows: pl.DataFrame, name: str | None) -> pl.Expr:
 
 
 def _scope_values(rows: pl.DataFrame, mapping: ColumnMap) -> list[pl.Expr]:
-    """What makes the scope of each row: its name, or the values of the columns."""
+    """What makes the scope of each row: its name, or the values of the columns. Of rows in a corpus it is not known
+    here."""
+    if mapping.is_of_corpora:
+        return [pl.lit(None, dtype=pl.String)]
     if mapping.scope is not None:
         return [pl.lit(mapping.scope)]
     return [_as_text(rows, name) for name in mapping.scope_by]

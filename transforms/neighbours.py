@@ -10,48 +10,46 @@ cannot reach the threshold, and only the rest is multiplied on the grid. What is
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Partial sums of a dot product stay below its bound, the product of the lengths; up to 2**24, float32 is exact.
-_LENGTH = 4095
+from transforms.grid import Floats, Grid, Places, Tell, blocks, in_threads, scale, snapped
+from transforms.sieve import Coarse, Codes, Passing, Products, row_and_column
+
 # A key holds a dot product and, below it, the place of the other row: float64 has room for 24 + 28 bits.
 _PLACES = 2.0**28
 _BLOCK_ROWS = 2048
-# How many pairs are checked at once, on the grid and for a second sight.
+# How many pairs are checked at once for a second sight.
 _CHECK_ROWS = 2048
 # Pairs that are held before they are folded into the best of each row.
 _HELD = 2_000_000
 # A block with more hits than this share is multiplied as a whole, and only the best of each row are held.
 _DENSE = 1 / 16
-# Rows that the step between codes is chosen by, and how far others may stick out of it.
-_STEP_ROWS = 16_384
-_STEP_ROOM = 1.1
 
-Floats = NDArray[np.float32]
-Grid = NDArray[np.int16]
-Codes = NDArray[np.int8]
-Places = NDArray[np.int64]
-Tell = Callable[[int], None]
-# Fills the third array with the dot products of all rows of the first with all rows of the second.
-Products = Callable[[Codes, Codes, NDArray[np.int32]], None]
+Number = TypeVar("Number", np.int8, np.int16)
 SecondSight = Callable[[Places, Places], NDArray[np.bool_]]
 
 
-def _scale(dimensions: int) -> float:
-    """The length of a snapped unit vector before rounding, which can lengthen it by half a step a dimension."""
-    return _LENGTH - math.sqrt(dimensions) / 2
+@dataclass(frozen=True)
+class Sieve:
+    """What spares most pairs the grid: the codes of the same rows, and products of them."""
 
+    coarse: Coarse
+    products: Products
 
-def snapped(vectors: Floats) -> Grid:
-    """Unit (or zero) vectors on the grid: their dot products in float32 are exact in any order of summation."""
-    steps: Floats = np.rint(vectors * np.float32(_scale(vectors.shape[1])))
-    return steps.astype(np.int16)
+    def at(self, rows: Places) -> "Sieve":
+        """The sieve of some of the rows."""
+        return Sieve(self.coarse.at(rows), self.products)
+
+    def passing(self, dot: float) -> Passing:
+        """What lets pairs of codes through that may have this product on the grid, or a higher one."""
+        return Passing(self.products, self.coarse.least(dot))
 
 
 @dataclass(frozen=True)
@@ -65,60 +63,18 @@ class Pairs:
     found: int
 
 
-@dataclass(frozen=True)
-class Coarse:
-    """The rows of a grid in eight bits a number, and how far a product of two of them may be off."""
-
-    codes: Codes
-    step: float
-    off: float
-    """The most that a row lies away from its code."""
-    products: Products
-
-    def at(self, rows: Places) -> "Coarse":
-        """The codes of some of the rows."""
-        return Coarse(self.codes[rows], self.step, self.off, self.products)
-
-    def least(self, dot: float) -> int:
-        """No two rows with this product on the grid, or a higher one, have codes with a lower product than this."""
-        # Rows are turned in float32: the last term is for its rounding.
-        slack = self.off * (2 * (_LENGTH + 1) + self.off) + 1e-5 * _LENGTH**2
-        return math.floor((dot - slack) / self.step**2)
-
-
-def coarse(grid: Grid, products: Products, *, threads: int = 1) -> Coarse:
-    """The codes of all rows. They are turned first, at random but always alike, so that no number of a row stands out
-    and eight bits hold it well."""
-    dimensions = grid.shape[1]
-    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((dimensions, dimensions)))[0].astype(np.float32)
-    sample = grid[:: max(1, len(grid) // _STEP_ROWS)].astype(np.float32) @ turn
-    step = max(1.0, _STEP_ROOM * float(np.abs(sample).max(initial=0)) / 127)
-    codes, offs = np.empty(grid.shape, dtype=np.int8), [0.0]
-
-    def work(rows: Places) -> None:
-        some = slice(int(rows[0]), int(rows[-1]) + 1)
-        turned = grid[some].astype(np.float32) @ turn
-        rounded = np.clip(np.rint(turned / np.float32(step)), -127, 127)
-        codes[some] = rounded
-        turned -= rounded * np.float32(step)
-        offs.append(float(np.sqrt(np.einsum("ij,ij->i", turned, turned).max())))
-
-    _run(work, [*_blocks(np.arange(len(grid)), _BLOCK_ROWS * 2)], threads)
-    return Coarse(codes, step, max(offs), products)
-
-
 class Nearest:
     """The `most` best candidates of each row so far. Threads may offer at the same time."""
 
-    def __init__(self, grid: Grid, *, most: int, threshold: float, sieve: Coarse | None = None) -> None:
+    def __init__(self, grid: Grid, *, most: int, threshold: float, sieve: Sieve | None = None) -> None:
         self.grid = grid
         self.most = most
         # The dot product that counts as 1: a whole number, so that no two others become one similarity.
-        self.square = math.floor(_scale(grid.shape[1]) ** 2)
+        self.square = _square(grid.shape[1])
         self.at_least = np.float32(math.ceil(threshold * self.square))
         self.found = 0
         self._sieve = sieve
-        self._least = 0 if sieve is None else np.int32(sieve.least(float(self.at_least)))
+        self._passing = None if sieve is None else sieve.passing(float(self.at_least))
         self._best = np.full((len(grid), most), -np.inf)
         self._held: list[tuple[Places, NDArray[np.float64]]] = []
         self._held_keys = 0
@@ -137,11 +93,9 @@ class Nearest:
         if not queries.size or not members.size:
             return
         row, column, dots = self._near(queries, members)
-        if len(row) > _DENSE * len(queries) * len(members):
+        if dots is None or len(row) > _DENSE * len(queries) * len(members):
             self._offer_dense(queries, members, is_second_sight)
             return
-        if dots is None:
-            dots = self._dots(queries[row], members[column])
         # What rounding has lengthened beyond 1 is a tie, here as in the similarity that later nights go by.
         dots = np.minimum(dots, np.float32(self.square))
         left, right = queries[row], members[column]
@@ -152,32 +106,27 @@ class Nearest:
         self._hold(len(left), (left, _keys(dots, right)), (right, _keys(dots, left)))
 
     def _near(self, queries: Places, members: Places) -> tuple[Places, Places, Floats | None]:
-        """The pairs that may reach the threshold, and their dot products where these are known already."""
-        if self._sieve is None:
-            dots = self.grid[queries].astype(np.float32) @ self.grid[members].astype(np.float32).T
+        """The pairs that may reach the threshold, and their dot products; none where they are too many."""
+        if self._sieve is None or self._passing is None:
+            dots = self._floats(queries, "queries") @ self._floats(members, "members").T
             at = np.flatnonzero(dots >= self.at_least)
-            return *_row_and_column(at, len(members)), dots.ravel()[at]
-        products = self._scratch_of(len(queries) * len(members)).reshape(len(queries), len(members))
-        self._sieve.products(self._sieve.codes[queries], self._sieve.codes[members], products)
-        return *_row_and_column(np.flatnonzero(products >= self._least), len(members)), None
+            return *row_and_column(at, len(members)), dots.ravel()[at]
+        codes, of_pairs = self._sieve.coarse.codes, self._sieve.products.of_pairs
+        row, column = self._passing(_rows_of(codes, queries), _rows_of(codes, members))
+        if len(row) > _DENSE * len(queries) * len(members):
+            return row, column, None
+        return row, column, of_pairs(self._floats(queries, "queries"), self._floats(members, "members"), row, column)
 
-    def _scratch_of(self, size: int) -> NDArray[np.int32]:
-        """Room for products that this thread has used before: new memory costs more than the products."""
-        room: NDArray[np.int32] | None = getattr(self._scratch, "room", None)
-        if room is None or len(room) < size:
-            room = self._scratch.room = np.empty(size, dtype=np.int32)
-        return room[:size]
-
-    def _dots(self, left: Places, right: Places) -> Floats:
-        """The dot product of each pair on the grid."""
-        parts = [
-            np.einsum("ij,ij->i", self.grid[some].astype(np.float32), self.grid[others].astype(np.float32))
-            for some, others in zip(_blocks(left, _CHECK_ROWS), _blocks(right, _CHECK_ROWS), strict=True)
-        ]
-        return np.concatenate([np.empty(0, dtype=np.float32), *parts])
+    def _floats(self, rows: Places, name: str) -> Floats:
+        """The rows in float32, which a thread that asks for the same again has."""
+        asked, floats = getattr(self._scratch, name, (None, None))
+        if asked is not rows or floats is None:
+            floats = _rows_of(self.grid, rows).astype(np.float32)
+            setattr(self._scratch, name, (rows, floats))
+        return floats
 
     def _offer_dense(self, queries: Places, members: Places, is_second_sight: SecondSight) -> None:
-        dots = self.grid[queries].astype(np.float32) @ self.grid[members].astype(np.float32).T
+        dots = self._floats(queries, "queries") @ self._floats(members, "members").T
         np.minimum(dots, np.float32(self.square), out=dots)
         hits = (dots >= self.at_least) & (queries[:, None] != members[None, :])
         row, column = np.nonzero(hits)
@@ -221,9 +170,14 @@ class Nearest:
         return Pairs(left[first], right[first], (dots[first] / self.square).astype(np.float32), self.found)
 
 
-def _row_and_column(at: Places, columns: int) -> tuple[Places, Places]:
-    row = at // columns
-    return row, at - row * columns
+def _square(dimensions: int) -> int:
+    return math.floor(scale(dimensions) ** 2)
+
+
+def _rows_of(rows: NDArray[Number], at: Places) -> NDArray[Number]:
+    """Some of the rows, in rising order; not copied where they stand together."""
+    first, last = int(at[0]), int(at[-1])
+    return rows[first : last + 1] if last - first + 1 == len(at) else rows[at]
 
 
 def _flat(rows: Places, keys: NDArray[np.float64]) -> tuple[Places, NDArray[np.float64]]:
@@ -235,7 +189,7 @@ def _flat(rows: Places, keys: NDArray[np.float64]) -> tuple[Places, NDArray[np.f
 def _in_parts(is_second_sight: SecondSight, left: Places, right: Places) -> NDArray[np.bool_]:
     parts = [
         is_second_sight(some, others)
-        for some, others in zip(_blocks(left, _CHECK_ROWS), _blocks(right, _CHECK_ROWS), strict=True)
+        for some, others in zip(blocks(left, _CHECK_ROWS), blocks(right, _CHECK_ROWS), strict=True)
     ]
     return np.concatenate([np.empty(0, dtype=bool), *parts])
 
@@ -261,25 +215,20 @@ def _best(keys: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     return best
 
 
-def _blocks(rows: Places, most: int) -> Iterator[Places]:
-    for start in range(0, len(rows), most):
-        yield rows[start : start + most]
-
-
 def join_exactly(
     grid: Grid,
     is_new: NDArray[np.bool_],
     *,
     most: int,
     threshold: float,
-    sieve: Coarse | None = None,
+    sieve: Sieve | None = None,
     threads: int = 1,
     tell: Tell = lambda _: None,
 ) -> Nearest:
     """Every new row against every row, each pair multiplied once."""
     nearest = Nearest(grid, most=most, threshold=threshold, sieve=sieve)
-    new = [*_blocks(np.flatnonzero(is_new), _BLOCK_ROWS)]
-    others = [*new, *_blocks(np.flatnonzero(~is_new), _BLOCK_ROWS)]
+    new = [*blocks(np.flatnonzero(is_new), _BLOCK_ROWS)]
+    others = [*new, *blocks(np.flatnonzero(~is_new), _BLOCK_ROWS)]
     below = lambda left, right: left > right  # noqa: E731
     never = lambda left, right: np.zeros(len(left), dtype=bool)  # noqa: E731
 
@@ -292,13 +241,6 @@ def join_exactly(
         for block, _ in zip(new, pool.map(work, range(len(new))), strict=True):
             tell(len(block))
     return nearest
-
-
-def _run(work: Callable[[Places], None], blocks: list[Places], threads: int, tell: Tell = lambda _: None) -> None:
-    """Works on the blocks in threads, and tells the size of each, one after the other, in the caller's."""
-    with ThreadPoolExecutor(threads) as pool:
-        for block, _ in zip(blocks, pool.map(work, blocks), strict=True):
-            tell(len(block))
 
 
 @dataclass(frozen=True)
@@ -342,7 +284,7 @@ def assigned(grid: Grid, centroids: Floats) -> NDArray[np.int32]:
     directions = _on_grid(centroids)
     parts = [
         np.argmax(grid[rows].astype(np.float32) @ directions.T, axis=1)
-        for rows in _blocks(np.arange(len(grid)), _BLOCK_ROWS * 8)
+        for rows in blocks(np.arange(len(grid)), _BLOCK_ROWS * 8)
     ]
     return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)
 
@@ -355,7 +297,7 @@ def join_by_partitions(
     probes: int,
     most: int,
     threshold: float,
-    sieve: Coarse | None = None,
+    sieve: Sieve | None = None,
     threads: int = 1,
     tell: Tell = lambda _: None,
 ) -> Nearest:
@@ -368,7 +310,7 @@ def join_by_partitions(
     def find(rows: Places) -> None:
         probed[rows] = partitions.probed(grid, rows, probes)
 
-    _run(find, [*_blocks(new, _BLOCK_ROWS * 2)], threads)
+    in_threads(find, [*blocks(new, _BLOCK_ROWS * 2)], threads)
     flat = probed[new].ravel()
     order = np.argsort(flat, kind="stable")
     queries = new[order // probed.shape[1]]
@@ -384,11 +326,11 @@ def join_by_partitions(
         for number in numbers:
             here = np.sort(members[member_borders[number] : member_borders[number + 1]])
             asking = np.sort(queries[borders[number] : borders[number + 1]])
-            for some in _blocks(asking, _BLOCK_ROWS):
-                for others in _blocks(here, _BLOCK_ROWS):
+            for some in blocks(asking, _BLOCK_ROWS):
+                for others in blocks(here, _BLOCK_ROWS):
                     nearest.offer(some, others, is_second_sight=seen)
 
-    _run(work, [*_blocks(np.arange(count), 1)], threads, tell)
+    in_threads(work, [*blocks(np.arange(count), 1)], threads, tell)
     return nearest
 
 
@@ -446,20 +388,38 @@ class Truth:
 
 
 def search_exactly(
-    grid: Grid, rows: Places, *, most: int, threshold: float, sieve: Coarse | None = None, threads: int = 1
+    grid: Grid, rows: Places, *, most: int, threshold: float, sieve: Sieve | None = None, threads: int = 1
 ) -> Truth:
     """The best candidates of these rows among all rows."""
     nearest = Nearest(grid, most=most, threshold=threshold, sieve=sieve)
     never = lambda left, right: np.zeros(len(left), dtype=bool)  # noqa: E731
 
     def work(members: Places) -> None:
-        for queries in _blocks(np.sort(rows), _BLOCK_ROWS):
+        for queries in blocks(np.sort(rows), _BLOCK_ROWS):
             nearest.offer(queries, members, is_second_sight=never)
 
-    _run(work, [*_blocks(np.arange(len(grid)), _BLOCK_ROWS)], threads)
+    in_threads(work, [*blocks(np.arange(len(grid)), _BLOCK_ROWS)], threads)
     place = np.repeat(np.sort(rows), most).reshape(-1, most)
     keys = nearest.keys[np.sort(rows)]
     return Truth(place[keys > -np.inf], keys[keys > -np.inf])
+
+
+def near_any(queries: Grid, of_queries: Codes, members: Grid, sieve: Sieve, *, threshold: float) -> NDArray[np.bool_]:
+    """Which members are at or above the threshold with any query. The sieve is of the members, its codes of the same
+    axes as those of the queries, and what it says of their lengths holds for both."""
+    at_least = np.float32(math.ceil(threshold * _square(queries.shape[1])))
+    passing, is_near = sieve.passing(float(at_least)), np.zeros(len(members), dtype=bool)
+    for some in blocks(np.arange(len(queries)), _BLOCK_ROWS):
+        left = queries[some].astype(np.float32)
+        for others in blocks(np.arange(len(members)), _BLOCK_ROWS):
+            here = slice(int(others[0]), int(others[-1]) + 1)
+            row, column = passing(_rows_of(of_queries, some), sieve.coarse.codes[here])
+            right = members[here].astype(np.float32)
+            if len(row) > _DENSE * len(some) * len(others):
+                is_near[here] |= (left @ right.T >= at_least).any(axis=0)
+            else:
+                is_near[others[column[sieve.products.of_pairs(left, right, row, column) >= at_least]]] = True
+    return is_near
 
 
 def search_among(queries: Grid, members: Grid, *, most: int, threshold: float) -> tuple[Places, Places, Floats]:
@@ -467,8 +427,8 @@ def search_among(queries: Grid, members: Grid, *, most: int, threshold: float) -
     as near, the lower place."""
     nearest = Nearest(np.concatenate([queries, members]), most=most, threshold=threshold)
     never = lambda left, right: np.zeros(len(left), dtype=bool)  # noqa: E731
-    for some in _blocks(np.arange(len(queries)), _BLOCK_ROWS):
-        for others in _blocks(np.arange(len(queries), len(queries) + len(members)), _BLOCK_ROWS):
+    for some in blocks(np.arange(len(queries)), _BLOCK_ROWS):
+        for others in blocks(np.arange(len(queries), len(queries) + len(members)), _BLOCK_ROWS):
             nearest.offer(some, others, is_second_sight=never)
     row, keys = _flat(np.arange(len(queries)), nearest.keys[: len(queries), ::-1])
     dots, place = _parts(keys)

@@ -55,6 +55,8 @@ _PORTUGUESE = (
     r"\b\p{Ll}\p{L}*[ãõç]|(?i)\p{L}ç(?:ão|ões)\b"
     r"|\b(?:não|um|uma|em|nas|pelo|pela|pelos|pelas|são|foi|seu|sua|ele|ela|isso|você|também"
     r"|até|já|à|às|ao|é|(?:está|fica|ficam) no)\b|(?:lh|nh)[ao]s?\b"
+    # Not `pode`, which in Spanish prunes a tree, nor `COM`, a port.
+    r"|(?-i:(?:^|\s)(?:com|podem|deve|devem)\s)"
 )
 _ENGLISH_OR_SPANISH = (
     r"the|is|are|was|were|has|have|had|with|there|it|of|and|to|this|that|el|una|del|y|con|pero|hay|muy"

@@ -98,26 +98,7 @@ def retry(settings: SettingsFile = None, warehouse: WarehouseDir = None, allow: 
 
     Example: nightfold retry
     """
-    _embed_known(settings, warehouse, pending="incomplete", allow=allow)
-
-
-def backfill(
-    embeddings: Annotated[
-        bool, typer.Option("--embeddings", help="Embed every chunk with the model that [embedding] names now.")
-    ] = False,
-    settings: SettingsFile = None,
-    warehouse: WarehouseDir = None,
-    allow: Allow = None,
-) -> None:
-    """Bring what is there up to date: vectors of another model for every chunk.
-
-    The vectors in use stay in use until all new ones are there. Killed, it goes on from where it was.
-
-    Example: nightfold backfill --embeddings
-    """
-    if not embeddings:
-        raise NightfoldError("backfill: say what to bring up to date: --embeddings")
-    _embed_known(settings, warehouse, pending="all", allow=allow)
+    embed_known(settings, warehouse, pending="incomplete", allow=allow)
 
 
 def unmerge(
@@ -149,13 +130,14 @@ def unmerge(
     )
 
 
-def _embed_known(
+def embed_known(
     settings: Path | None,
     warehouse: str | None,
     *,
     pending: Literal["incomplete", "all"],
     allow: list[str] | None,
 ) -> None:
+    """A run over chunks that are there: what it did, and where to look."""
     from flows.night import night
     from flows.warehouse import Warehouse
 
@@ -188,6 +170,8 @@ def _tell_end(outcome: Any, checked: Settings, progress: Progress, *, again: lis
     progress.tell("")
     progress.tell(f"tables   {checked.warehouse.path}")
     progress.tell(f"mart     {outcome.mart}   (opens in any DuckDB)")
+    if outcome.morning.report is not None:
+        progress.tell(f"report   {outcome.morning.report}   (opens in any browser)")
     progress.tell(f'look     {sql_again} "from duplicate_rate_by_source"')
     if outcome.tables["rejects"]:
         progress.tell(f'rejects  {sql_again} "from rejects_by_rule"')

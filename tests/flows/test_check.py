@@ -197,14 +197,18 @@ def test_one_that_stays_open_asks_for_vectors_of_new_rows_only_and_follows_the_n
         assert checker.check(row("d"))["duplicate_kind"].item() == "exact"
 
 
-def test_a_large_scope_is_searched_through_the_index(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("others", [[], [("boreal", "new near", 1)]], ids=["all there is", "beside another"])
+def test_a_large_scope_is_searched_through_the_index(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], others: list[Row]
+) -> None:
     near = {"max_candidates": 3, "threshold": 0.5, "exact_up_to_rows": 20}
-    nights.run(*[("acme", f"n{number}", 1) for number in range(60)], neighbours=near)
+    nights.run(*[("acme", f"n{number}", 1) for number in range(60)], *others, neighbours=near)
     exact = checked(nights, ("acme", "new", 2), neighbours=near | {"exact_up_to_rows": 1000})
     monkeypatch.setattr("flows.check._PROBES", 1000)
     by_index = checked(nights, ("acme", "new", 2), neighbours=near)
     assert by_index.equals(exact)
     assert by_index["existing_chunk_id"].item() is not None
+    assert capfd.readouterr().err == ""
     assert len(nights.verdicts.asked) >= 6
 
 

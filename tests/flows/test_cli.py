@@ -36,8 +36,10 @@ COMMANDS = [
     ("backfill",),
     ("unmerge",),
     ("sql",),
+    ("search",),
     ("check",),
     ("explain",),
+    ("report",),
     ("judge",),
     ("calibrate",),
     ("review",),
@@ -366,7 +368,60 @@ def test_without_an_encoder_there_is_nothing_to_embed_with(call: Call, command: 
 
 def test_a_backfill_is_told_what_of(call: Call) -> None:
     told = call("backfill", "--warehouse", "out")
-    assert (told.err, told.code) == ("nightfold: backfill: say what to bring up to date: --embeddings\n", 1)
+    assert (told.err, told.code) == (
+        "nightfold: backfill: name a SOURCE of legacy rows, or say --embeddings; one of the two\n",
+        1,
+    )
+
+
+OLD = (
+    "id,workspace_id,content,content_hash,embedding\n1,acme,Opening hours?,,\n"
+    "2,acme,Opening   hours?,00,\n3,acme,Closing hours?,,\n4,acme,,,\n"
+)
+
+
+def test_legacy_rows_are_rehearsed_brought_in_and_told_of(call: Call, folder: Path) -> None:
+    (folder / "old.csv").write_text(OLD)
+    told = call("backfill", "old.csv", "--dry-run", "--warehouse", "out")
+    assert (told.err, told.code) == ("", 0)
+    assert not (folder / "out").exists()
+    _, said = told.out.split("\n\n")
+    assert said.splitlines()[0] == "dry run: nothing was written to out; a backfill would do this"
+    assert [" ".join(line.split()) for line in said.splitlines()[2:]] == [
+        "rows of knowledge_chunks 4",
+        "in already 0",
+        "to bring in 3",
+        "rejected 1 1 text_is_present",
+        "new chunks 2",
+        "exact duplicates inside 1",
+        "exact duplicates with the warehouse 0",
+        "content hash computed 2",
+        "content hash wrong, replaced 1",
+        "no embedding 3",
+    ]
+    told = call("backfill", "old.csv", "--warehouse", "out", "--slice-rows", "2", "--emit-updates", "up")
+    assert (told.err, told.code) == ("", 0)
+    slices, _, hints = told.out.split("\n\n")
+    assert [line.split("   ")[0] for line in slices.splitlines()] == ["cut", "slice 1 of 2", "slice 2 of 2"]
+    assert hints.splitlines() == [
+        'old ids  nightfold sql --warehouse out "from legacy_ids"',
+        "updates  up   (3 rows)",
+    ]
+    query = "select old_id, rejected_by from legacy_ids order by all"
+    assert (
+        call("sql", "--warehouse", "out", "--csv", query).out == "old_id,rejected_by\n1,\n2,\n3,\n4,text_is_present\n"
+    )
+
+
+def test_a_backfill_that_cannot_be_meant_is_told_at_once(call: Call, folder: Path) -> None:
+    (folder / "old.csv").write_text(OLD)
+    told = call("backfill", "old.csv", "--scope", "acme", "--scope-column", "workspace_id")
+    assert told.err == "nightfold: backfill: give --scope or --scope-column, not both\n"
+    told = call("backfill", "old.csv", "--embeddings")
+    assert told.err.endswith("or say --embeddings; one of the two\n")
+    told = call("backfill", "bare.csv", "--warehouse", "out")
+    assert told.err.startswith("nightfold: bare.csv: columns of no known table; say which it is with --shape")
+    assert not (folder / "out").exists()
 
 
 def test_a_retry_embeds_what_came_in_without_a_vector(
@@ -608,6 +663,7 @@ def test_the_settings_in_force_are_shown(call: Call, folder: Path, monkeypatch: 
 
 def test_the_example_can_be_saved_and_used_at_once(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NIGHTFOLD_EMBEDDING__ENCODER")
+    monkeypatch.delenv("NIGHTFOLD_REPORT__ENABLED")
     (folder / "nightfold.toml").write_text(call("settings", "example").out)
     assert tomllib.loads((folder / "nightfold.toml").read_text())
     assert json.loads(call("settings", "show").out) == Settings().model_dump(mode="json")

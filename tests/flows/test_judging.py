@@ -1,6 +1,7 @@
 """The judge at work with the model it ships with and the transformer of the package."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ def minilm() -> Reader:
 
 
 @pytest.fixture
-def opened(minilm: Reader, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def opened(minilm: Reader, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The models that are opened; the real one stays open from test to test."""
+    judging._reader.cache_clear()  # another test of this process may have left one open
     asked: list[str] = []
 
     def opens(model: str, *, allow_hub: bool) -> Reader:
@@ -36,14 +38,15 @@ def opened(minilm: Reader, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return minilm
 
     monkeypatch.setattr(judging, "open_reader", opens)
-    return asked
+    yield asked
+    judging._reader.cache_clear()
 
 
 def judge(*pairs: tuple[Side, Side], similarity: float = 0.97, **settings: Any) -> pl.DataFrame:
     named, chunks = tables(pairs, similarity=similarity)
     named = named.with_columns(pair_id=pl.col("left_id"), scope=pl.lit("s"), note=pl.lit("carried"))
-    told = {"tell": lambda _: None, "tell_rows": lambda _: None}
-    return judge_pairs(named, chunks, settings=JudgeSettings(**settings), **told)
+    silent = lambda _: None  # noqa: E731
+    return judge_pairs(named, chunks, settings=JudgeSettings(**settings), tell=silent, tell_rows=silent)
 
 
 SCENE: list[tuple[Side, Side, str]] = [
@@ -90,6 +93,28 @@ def test_rows_are_told_as_they_are_done(opened: list[str], monkeypatch: pytest.M
     judge_pairs(named, chunks, settings=JudgeSettings(), tell=said.append, tell_rows=rows.append)
     assert rows == [2, 2, 3, 3]
     assert said == ["all-MiniLM-L6-v2 reads the pairs that rules leave open"]
+
+
+def test_pairs_are_read_as_they_are_asked_for_and_the_others_are_judged_without(opened: list[str]) -> None:
+    texts: list[tuple[Side, Side]] = [
+        ("The purchase was approved by the board.", "The acquisition was approved by the board."),
+        ("The buyer signed the contract in the hall.", "The purchaser signed the contract in the hall."),
+        ("a red door", "a blue door"),
+    ]
+    named, chunks = tables(texts)
+    told: list[pl.DataFrame] = []
+
+    def to_read(judged: pl.DataFrame) -> pl.Series:
+        told.append(judged)
+        return pl.Series([True, False, True])
+
+    silent: Any = {"settings": JudgeSettings(), "tell": lambda _: None, "tell_rows": lambda _: None}
+    found = judge_pairs(named, chunks, to_read=to_read, **silent)
+    assert found["reading"].is_not_null().to_list() == [True, False, False]
+    assert [judged["is_open"].to_list() for judged in told] == [[True, True, False], [False, True, False]]
+    assert told[0]["at_best"].to_list() == [EQUIVALENT, EQUIVALENT, UNKNOWN]
+    whole = judge_pairs(named, chunks, **silent)
+    assert_frame_equal(found[0], whole[0], abs_tol=1e-4)
 
 
 def test_a_chunk_that_is_there_twice_counts_once(opened: list[str]) -> None:

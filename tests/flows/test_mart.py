@@ -33,6 +33,7 @@ SPEC = ("parent_category", "sub_category", "specification", "value", "additional
 VIEWS = {
     "candidate_pairs",
     "canonical_chunks",
+    "document_status",
     "duplicates",
     "duplicate_rate_by_source",
     "merged",
@@ -44,6 +45,7 @@ VIEWS = {
     "spec_rows",
     "spec_rows_by_category",
     "superseded",
+    "vector_tables",
 }
 
 

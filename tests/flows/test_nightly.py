@@ -1,5 +1,6 @@
 """The flows in this process on a real Prefect server: what Prefect keeps of a night, and of one that fails."""
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -89,9 +90,10 @@ def tasks_of(client: SyncPrefectClient, run: FlowRun) -> list[tuple[str, str | N
 
 
 def test_a_night_is_one_task_a_stage_and_its_summary_an_artifact(
-    over: Over, client: SyncPrefectClient, eventually: Callable[[Callable[[], object]], None]
+    over: Over, client: SyncPrefectClient, eventually: Callable[[Callable[[], object]], None], tmp_path: Path
 ) -> None:
-    outcome = run_once(over())
+    log = tmp_path / "night.log"
+    outcome = run_once(over(report={"enabled": True}, log={"format": "json", "path": str(log)}))
 
     run = last_run(client)
     assert run.state_name == "Completed"
@@ -102,6 +104,11 @@ def test_a_night_is_one_task_a_stage_and_its_summary_an_artifact(
     assert key == "nightfold-run"
     assert outcome.run.run_id in summary
     assert outcome.run.chunks_new == 1
+    assert "| new groups | 1 |" in summary
+    assert f"Report: `{tmp_path}/warehouse/reports/{outcome.run.run_id}.html`" in summary
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [each["stage"] for each in events if each["event"] == "stage.done"] == stages
+    assert "secret" not in log.read_text()
 
 
 def test_judging_is_a_task_and_a_guard_is_let_through_by_a_parameter(

@@ -3,17 +3,21 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from flows.check import Checker, check_inputs
 from flows.console import Progress
 from flows.explain import told
 from flows.night import night
+from flows.reader import Reader
 from flows.settings import Settings, load_settings
 from flows.story import story_of
+from schemas.rows import ROWS
 from schemas.terms import ACTIONS, FLAGGED, LINKED, MERGED, QUEUED, STORED_AS_NEW, SUPERSEDED
 from tests.nights import published
 
@@ -148,6 +152,41 @@ def test_rows_that_come_next_are_foretold(settings: Settings, tmp_path: Path) ->
         ("none", STORED_AS_NEW),
         ("exact", MERGED),
     ]
+
+
+def test_what_is_left_unread_changes_nothing_that_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = table(settings, "chunks").filter(pl.col("text").is_not_null() & (pl.col("kind") == "text"))
+    some = known.sort("chunk_id").gather_every(known.height // 30).select("scope", "kind", "chunk_id", "text")
+    # One word of each is another: near to what is there, and to what that is near to.
+    rows = ROWS.shaped(
+        some.select(
+            "scope",
+            "kind",
+            source=pl.lit("new"),
+            source_row_id="chunk_id",
+            locator="chunk_id",
+            text=pl.col("text").str.replace(r"\p{L}{5,}", "elsewhere"),
+            metadata=pl.lit("{}"),
+        )
+    )
+    read: list[int] = []
+    reads = Reader.read
+
+    def counted(self: Reader, texts: Any, left: Any, right: Any, **told: Any) -> pl.DataFrame:
+        read.append(len(left))
+        return reads(self, texts, left, right, **told)
+
+    monkeypatch.setattr(Reader, "read", counted)
+    found, pairs = [], []
+    for leaves_out in (True, False):
+        monkeypatch.setattr(Checker, "_knows_what_leads_furthest", leaves_out)
+        with Checker(settings, tell=lambda _: None) as checker:
+            found.append(checker.check(rows))
+        pairs.append(sum(read))
+        read.clear()
+    assert_frame_equal(found[0], found[1], abs_tol=1e-4)
+    assert pairs[0] < pairs[1]
+    assert {MERGED, QUEUED} <= set(found[0]["action"])
 
 
 def test_the_counts_of_the_sample_are_those_that_its_page_gives() -> None:

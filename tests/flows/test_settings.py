@@ -1,6 +1,7 @@
 """File, environment and command line over each other, and what each is told when a key or value does not hold."""
 
 import json
+import os
 import re
 import tomllib
 import typing
@@ -29,7 +30,8 @@ Write = Callable[[str], Path]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to stand in, and nothing set."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NIGHTFOLD_EMBEDDING__ENCODER", raising=False)
+    for name in [name for name in os.environ if name.startswith("NIGHTFOLD_")]:
+        monkeypatch.delenv(name)
     return tmp_path
 
 
@@ -309,7 +311,8 @@ def test_every_fault_has_its_line(write: Write) -> None:
             "1",
             (
                 "no such setting; sections are "
-                "CHUNKING, EMBEDDING, GUARD, INPUTS, JUDGE, LLM, LOAD, NEIGHBOURS, SCOPE, SCOPES, WAREHOUSE"
+                "BACKFILL, CHUNKING, CORPORA, EMBEDDING, GUARD, INPUTS, JUDGE, LLM, LOAD, LOG, METRICS, NEIGHBOURS, "
+                "REPORT, REVIEW, SCOPE, SCOPES, WAREHOUSE"
             ),
         ),
         ("NIGHTFOLD_", "1", "no such setting; sections are"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.after import Morning
 from flows.night import Outcome
 from flows.summary import summary_markdown, summary_text
 from tests.nights import run_night
@@ -41,6 +42,17 @@ def test_the_markdown_has_the_figures_and_the_seconds_of_every_stage(outcome: Ou
     assert "| rows in | 4 |" in lines
     assert "| rejected | 1 (1 text_is_present) |" in lines
     assert [line.split()[1] for line in lines[-5:]] == ["load", "hash", "exact", "write", "mart"]
+
+
+def test_the_markdown_has_what_changed_what_waits_and_where_the_report_is(outcome: Outcome) -> None:
+    lines = summary_markdown(outcome).splitlines()
+    assert "| new groups | 2 |" in lines
+    assert not [line for line in lines if "groups grown" in line or "Report" in line or "waits" in line]
+    told = replace(outcome, morning=Morning(Path("out/reports/r.html"), {"grown": 1_200, "shrunk": 0}, 1))
+    lines = summary_markdown(told).splitlines()
+    assert "| groups grown | 1,200 |" in lines
+    assert "1 question waits for a person." in lines
+    assert "Report: `out/reports/r.html`" in lines
 
 
 def test_a_name_of_a_file_stays_in_its_cell_of_the_markdown(outcome: Outcome) -> None:

@@ -169,6 +169,23 @@ def test_taken_out_twice_it_is_remembered_once(nights: Nights, monkeypatch: pyte
     check_mart_agrees(nights)
 
 
+def test_asked_for_again_one_that_was_stopped_before_the_mart_ends(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_of_three(nights)
+
+    def stopped(*_: Any, **__: Any) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flows.mart.refresh", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            take_out(nights, nights.id_of("b"))
+    with pytest.raises(NotAVariant, match="is in no group"):
+        take_out(nights, nights.id_of("b"))
+    check_mart_agrees(nights)
+
+
 def test_enough_of_the_beginning_of_an_id_is_enough(nights: Nights) -> None:
     group_of_three(nights)
     assert take_out(nights, nights.id_of("b")[:12]).chunk_id == nights.id_of("b")

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from flows.vectors import Vectors
 from flows.warehouse import Run, Warehouse
 from tests.flows.word_endpoint import word_vector
+from transforms.grid import snapped
 from transforms.hashing import derived_id
-from transforms.neighbours import assigned, snapped
+from transforms.neighbours import assigned
 
 VERSION = "0123456789abcdef"
 DIMENSIONS = 16

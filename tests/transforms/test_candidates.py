@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from transforms.candidates import best_of_either, chunks_in, folded, pairs_of, with_pair_id
-from transforms.neighbours import Grid, join_exactly, snapped
+from transforms.grid import Grid, snapped
+from transforms.neighbours import join_exactly
 
 MOST = st.integers(1, 3)
 SCHEMA = pl.Schema({"left_id": pl.String(), "right_id": pl.String(), "similarity": pl.Float32()})

@@ -30,6 +30,7 @@ KEYS = pl.Schema(
         "parsed_spec_id": pl.String(),
         "seen_at": pl.Datetime("us", "UTC"),
         "is_new": pl.Boolean(),
+        "corpus_id": pl.String(),
     }
 )
 

@@ -32,6 +32,14 @@ def found(left: str, right: str, left_kind: str = SPEC_ROW, right_kind: str = SP
     return row
 
 
+def test_of_texts_that_are_no_records_the_same_is_said_alone_and_beside_records() -> None:
+    prose = ("One line.\nAnother: line.", "Quite another one.")
+    alone = evidence(prose, ("a", None), kinds=(TEXT, SPEC_ROW))
+    beside = evidence(prose, ("a", None), (spec(), spec(Value="6 kW")), kinds=(TEXT, SPEC_ROW))
+    assert_frame_equal(alone, beside.head(2))
+    assert_frame_equal(evidence(), beside.clear())
+
+
 @pytest.mark.parametrize("value", ["6 kW", "5 W", "5 kW max", "", "-5 kW", "kW", "5", "five", "✗", "5 m²"])
 def test_another_value_is_the_only_field_that_differs(value: str) -> None:
     row = found(spec(), spec(Value=value))

@@ -44,6 +44,7 @@ def hashed_rows(**columns: list[str | None]) -> pl.DataFrame:
         "source": ["handbook"] * height,
         "source_row_id": [str(number) for number in range(1, height + 1)],
         "text": ["said"] * height,
+        "corpus_id": [None] * height,
     }
     return pl.DataFrame(usual | columns, schema=dict.fromkeys(usual, pl.String)).with_columns(
         force=pl.lit(value=False), chunk_index=pl.lit(None, dtype=pl.Int32)

@@ -176,6 +176,92 @@ def test_the_same_words_in_another_order_are_left_open(left: str, right: str) ->
     assert (row["relation"], row["decided_by"]) == (UNKNOWN, "rule: another order")
 
 
+LOOSELY = (0.9, 0.8, 0.3, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("The pump stands in a hall.", "A pump stands in the hall."),
+        ("A white plane on the runway.", "A white plane is on the runway."),
+        ("La bomba está en el salón.", "Una bomba está en un salón."),
+        ("Dos perros corriendo por la playa.", "Dos perros están corriendo por la playa."),
+        ("A bomba fica em um salão.", "Uma bomba fica em um salão."),
+        ("O homem está a desenhar.", "Um homem está a desenhar."),
+    ],
+)
+def test_articles_alone_make_no_difference_however_far_they_are_read(left: str, right: str) -> None:
+    row = verdicts((left, right), reading=LOOSELY).row(0, named=True)
+    assert (row["relation"], row["decided_by"], row["is_confirmed"]) == (EQUIVALENT, "rule: same content", True)
+    assert not verdicts((left, right), reading=UNREAD)["is_confirmed"].item()
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("He talks on the phone.", "He talks about the phone."),
+        ("The valve is closed.", "The valves are closed."),
+        ("El tren va a Madrid.", "El tren va de Madrid."),
+        ("O trem vai para o porto.", "O trem vai do porto."),
+    ],
+)
+def test_other_small_words_make_one(left: str, right: str) -> None:
+    assert verdicts((left, right), reading=LOOSELY)["decided_by"].item() != "rule: same content"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "why"),
+    [
+        (
+            "The tall teacher in nurse clothes is near a small teacher.",
+            "The tall nurse in teacher clothes is near a small nurse.",
+            "both have the same words in other numbers",
+        ),
+        (
+            "El médico con bata de cocinero está junto a un médico.",
+            "El cocinero con bata de médico está junto a un cocinero.",
+            "both have the same words in other numbers",
+        ),
+        (
+            "O médico com bata de cozinheiro fica ao lado de um médico.",
+            "O cozinheiro com bata de médico fica ao lado de um cozinheiro.",
+            "both have the same words in other numbers",
+        ),
+        (
+            "The problem isn't who has money.",
+            "The problem is who doesn't have money.",
+            "a negation stands before another word",
+        ),
+        (
+            "La bomba que no gira debe revisarse.",
+            "La bomba que gira no debe revisarse.",
+            "a negation stands before another word",
+        ),
+        (
+            "A bomba que não gira deve ser revista.",
+            "A bomba que gira não deve ser revista.",
+            "a negation stands before another word",
+        ),
+    ],
+)
+def test_the_same_words_said_of_other_things_are_a_question(left: str, right: str, why: str) -> None:
+    row = verdicts((left, right)).row(0, named=True)
+    assert (row["relation"], row["is_confirmed"]) == (UNKNOWN, False)
+    assert why in row["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("So that no one sees it there.", "So that nobody sees it there."),
+        ("It is not the red one here.", "It is not red one here."),
+        ("No es la roja de siempre aquí.", "No es roja de siempre aquí."),
+    ],
+)
+def test_an_article_after_a_negation_does_not_move_it(left: str, right: str) -> None:
+    assert "a negation stands before" not in verdicts((left, right))["evidence"].item()
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [

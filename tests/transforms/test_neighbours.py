@@ -12,22 +12,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from transforms import neighbours
+from transforms.grid import Floats, Grid, Places, snapped
 from transforms.neighbours import (
-    Codes,
-    Floats,
-    Grid,
     Nearest,
     Pairs,
     Partitions,
-    Places,
+    Sieve,
     assigned,
-    coarse,
     join_by_partitions,
     join_exactly,
+    near_any,
     search_exactly,
-    snapped,
     trained,
 )
+from transforms.sieve import Codes, Products, axes_of, coarse
 
 DIMENSIONS = st.sampled_from([1, 2, 3, 8, 33])
 THRESHOLDS = st.sampled_from([1e-9, 0.5, 0.85, 0.99, 0.9999])
@@ -272,8 +270,18 @@ def test_what_is_told_adds_up_to_the_new_rows_and_to_the_partitions(world: World
 # --- the sieve
 
 
-def plain_products(left: Codes, right: Codes, into: NDArray[np.int32]) -> None:
+def products_of_all(left: Codes, right: Codes, into: NDArray[np.int32]) -> None:
     np.matmul(left.astype(np.int32), right.astype(np.int32).T, out=into)
+
+
+def products_of_pairs(left: Floats, right: Floats, row: Places, column: Places) -> Floats:
+    dots: Floats = np.einsum("ij,ij->i", left[row], right[column])
+    return dots
+
+
+def sieve_of(grid: Grid, *, threshold: float, threads: int = 1) -> Sieve:
+    axes = axes_of(grid, threshold=threshold)
+    return Sieve(coarse(grid, axes, threads=threads), Products(products_of_all, products_of_pairs))
 
 
 @settings(max_examples=100, deadline=None)
@@ -283,7 +291,7 @@ def test_a_sieve_changes_nothing_that_is_found(
 ) -> None:
     grid, is_new = world.grid, world.is_new
     with blocks_of(rows):
-        sieve = coarse(grid, plain_products, threads=threads)
+        sieve = sieve_of(grid, threshold=threshold, threads=threads)
         exact = join_exactly(grid, is_new, most=most, threshold=threshold, sieve=sieve, threads=threads)
         through = [
             join_by_partitions(
@@ -301,25 +309,22 @@ def test_a_sieve_changes_nothing_that_is_found(
 
 
 @settings(max_examples=60, deadline=None)
-@given(dimensions=st.integers(1, 400), seed=SEEDS, share=st.floats(0.01, 1))
-def test_no_pair_falls_through_the_sieve_also_where_rows_stick_out_of_the_step(
-    dimensions: int, seed: int, share: float
-) -> None:
-    random = np.random.default_rng(seed)
-    vectors = random.normal(size=(40, dimensions)) * (random.random(size=(40, dimensions)) <= share)
-    grid = snapped(unit(vectors))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "_STEP_ROWS", 2)
-        sieve = coarse(grid, plain_products)
-    dots = grid.astype(np.int64) @ grid.astype(np.int64).T
-    products = sieve.codes.astype(np.int64) @ sieve.codes.astype(np.int64).T
-    assert all(product >= sieve.least(float(dot)) for dot, product in zip(dots.flat, products.flat, strict=True))
-
-
-def test_the_sieve_lets_little_through_that_is_not_near() -> None:
-    grid = snapped(unit(np.random.default_rng(0).normal(size=(500, 256))))
-    sieve = coarse(grid, plain_products)
-    assert sieve.least(0.85 * square_of(256)) * sieve.step**2 / square_of(256) > 0.81
+@given(world=worlds(min_rows=1), threshold=THRESHOLDS, rows=BLOCKS)
+def test_rows_near_any_of_some_are_those_that_a_plain_loop_finds(world: World, threshold: float, rows: int) -> None:
+    queries, members = np.flatnonzero(world.is_new), np.flatnonzero(~world.is_new)
+    sieve = sieve_of(world.grid, threshold=threshold)
+    with blocks_of(rows):
+        is_near = near_any(
+            world.grid[queries],
+            sieve.coarse.codes[queries],
+            world.grid[members],
+            sieve.at(members),
+            threshold=threshold,
+        )
+    found = similarities(world.grid, threshold=threshold)
+    new = set(queries.tolist())
+    wanted = {other for pair in found for other in pair if other not in new and new & set(pair)}
+    assert set(members[is_near].tolist()) == wanted
 
 
 @pytest.mark.parametrize("share", [0.01, 0.2])

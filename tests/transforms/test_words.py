@@ -126,6 +126,8 @@ SAME = [
     ("Acción", "ACCION"),
     ("O livro está no chão", "O livro está na chão"),
     ("O LIVRO ESTÁ NO CHÃO", "o livro está no chão"),
+    ("Motores devem parar no porto", "motores devem parar na porto"),
+    ("Carro com defeito no freio", "carro com defeito na freio"),
     ("As Conversações Entram no Terceiro Dia", "As conversações entram na terceiro dia"),
     ("O The Hulk rendeu no mês de abertura às salas", "O The Hulk rendeu na mês de abertura às salas"),
     ("Intel® Core™", "Intel Core"),
@@ -181,6 +183,8 @@ OTHER = [
     ("São Paulo no longer grows", "São Paulo na longer grows"),
     ("EM WAVES HAVE NO MASS", "EM WAVES HAVE NA MASS"),
     ("La puerta no se abre", "La puerta na se abre"),
+    ("No pode rosales altos", "na pode rosales altos"),
+    ("COM 3 gives no signal", "com 3 gives na signal"),
     ("il-legal", "legal"),
 ]
 

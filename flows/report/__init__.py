@@ -1,0 +1,1 @@
+"""The morning after: one page a run, made from what the run published."""
