@@ -28,10 +28,12 @@ _ITEM = (
     "reason, asked_us, best_chunk_id, best_canonical_id"
 )
 _SHOWN = (
-    "k.chunk_id, k.canonical_id, k.scope, k.kind, k.text, k.metadata, k.source, k.source_row_id, k.source_doc_id, "
-    "k.occurrences, epoch_us(k.first_seen_at) as first_us, epoch_us(k.last_seen_at) as last_us, "
-    "coalesce(c.variants, 0) + 1 as group_size, k.superseded_by is null and k.deleted_at is null as is_current"
+    "chunk_id, canonical_id, scope, kind, text, metadata, source, source_row_id, source_doc_id, occurrences, "
+    "epoch_us(first_seen_at) as first_us, epoch_us(last_seen_at) as last_us, "
+    "superseded_by is null and deleted_at is null as is_current"
 )
+# Up to so many keys are named one by one, so that only the rows they are of are read.
+_NAMED = 64
 Scopes = frozenset[str] | None
 
 
@@ -119,15 +121,12 @@ class Questions:
         """Some open questions, oldest first."""
         where, given = self._without_hidden(scopes, filters)
         way, at = _read_cursor(cursor)
-        sign, order = (">", "asc") if way == "after" else ("<", "desc")
         if at is not None:
-            where += f" and (asked_us, review_id) {sign} (${len(given) + 1}::bigint, ${len(given) + 2})"
+            where += f" and {_beyond(way, len(given))}"
             given += at
-        rows = self._mart.rows(
-            f"select {_ITEM} from mart.review_items where {where} "
-            f"order by asked_us {order}, review_id {order} limit {limit + 1}",
-            given,
-        )
+        # The table stands in the order of the list: forward, it is read until the page is full.
+        order = "" if way == "after" else "order by asked_us desc, review_id desc"
+        rows = self._mart.rows(f"select {_ITEM} from mart.review_items where {where} {order} limit {limit + 1}", given)
         more, rows = len(rows) > limit, rows[:limit]
         if way == "before":
             rows.reverse()
@@ -175,10 +174,9 @@ class Questions:
         asked = self._asked(review_id, scopes=scopes)
         where, given = self._without_hidden(scopes, filters)
         found: list[str | None] = []
-        for sign, order in (("<", "desc"), (">", "asc")):
+        for way, order in (("before", "order by asked_us desc, review_id desc"), ("after", "")):
             rows = self._mart.rows(
-                f"select review_id from mart.review_items where {where} and (asked_us, review_id) {sign} "
-                f"(${len(given) + 1}::bigint, ${len(given) + 2}) order by asked_us {order}, review_id {order} limit 1",
+                f"select review_id from mart.review_items where {where} and {_beyond(way, len(given))} {order} limit 1",
                 [*given, asked["asked_us"], review_id],
             )
             found.append(rows[0][0] if rows else None)
@@ -188,9 +186,9 @@ class Questions:
 
     def asked(self, review_ids: list[str], *, scopes: Scopes) -> dict[str, dict[str, Any]]:
         """The rows of `pending_reviews` of these ids that the reader may see, answered ones included."""
-        where, given = "review_id in (select unnest($1::varchar[]))", list[Any]([review_ids])
+        where, given = _among("review_id", review_ids)
         if scopes is not None:
-            where += " and scope in (select unnest($2::varchar[]))"
+            where += f" and scope in (select unnest(${len(given) + 1}::varchar[]))"
             given.append(sorted(scopes))
         rows = self._mart.dicts(
             "select review_id, scope, chunk_id, candidates, reason, epoch_us(queued_at) as asked_us, "
@@ -292,12 +290,12 @@ class Questions:
 
     def shown(self, chunk_ids: list[str], *, scope: str) -> dict[str, Shown]:
         """Chunks of a scope as a reviewer sees them."""
-        rows = self._mart.dicts(
-            f"select {_SHOWN} from mart.chunks k left join mart.canonicals c on c.canonical_id = k.canonical_id "
-            "where k.chunk_id in (select unnest($1::varchar[])) and k.scope = $2",
-            [chunk_ids, scope],
-        )
-        return {row["chunk_id"]: _shown(row) for row in rows}
+        where, given = _among("chunk_id", chunk_ids)
+        query = f"select {_SHOWN} from mart.chunks where {where} and scope = ${len(given) + 1}"
+        rows = self._mart.dicts(query, [*given, scope])
+        where, given = _among("canonical_id", [row["canonical_id"] for row in rows])
+        sizes = dict(self._mart.rows(f"select canonical_id, variants + 1 from mart.canonicals where {where}", given))
+        return {row["chunk_id"]: _shown({**row, "group_size": sizes.get(row["canonical_id"], 1)}) for row in rows}
 
     def texts(self, chunk_ids: list[str]) -> dict[str, str | None]:
         """The whole texts of chunks."""
@@ -380,6 +378,20 @@ class Questions:
 def no_such(what: str, name: str) -> NoSuchQuestion:
     """The one answer for what is not there and for what the reader may not see."""
     return NoSuchQuestion(f"{name}: no such {what}; `nightfold review list` shows what is open")
+
+
+def _among(column: str, keys: list[str]) -> tuple[str, list[Any]]:
+    """The condition that a column is one of these keys, and its values."""
+    if 0 < len(keys) <= _NAMED:
+        return f"{column} in ({', '.join(f'${n}' for n in range(1, len(keys) + 1))})", list(keys)
+    return f"{column} in (select unnest($1::varchar[]))", [keys]
+
+
+def _beyond(way: str, given: int) -> str:
+    """The condition of the items before or after (asked_us, review_id), which are the next values."""
+    sign = ">" if way == "after" else "<"
+    asked, review = f"${given + 1}::bigint", f"${given + 2}"
+    return f"asked_us {sign}= {asked} and (asked_us {sign} {asked} or review_id {sign} {review})"
 
 
 def _numbered(condition: str) -> str:

@@ -310,6 +310,12 @@ def test_a_hostile_text_is_shown_without_what_a_terminal_would_obey(tmp_path: Pa
     assert json.loads(Path("a.jsonl").read_text())["text"].startswith("=cmd")
 
 
+def test_the_list_is_whole_where_the_mart_has_many_chunks(tmp_path: Path) -> None:
+    """More of them than a row group of DuckDB has rows."""
+    make_queue(tmp_path / "w", questions=42_000)
+    assert Reviews(settings_of(tmp_path / "w")).counts(Filters(), scopes=None)["open"] == 42_000
+
+
 def test_a_file_row_without_text_is_listed_as_what_it_is(tmp_path: Path, call: Call) -> None:
     make_queue(tmp_path / "w", questions=1, text=None)
     assert "(bytes of a file)" in call("list", "--warehouse", "w")[0]
