@@ -37,6 +37,7 @@ VIEWS = {
     "document_status",
     "duplicates",
     "duplicate_rate_by_source",
+    "legacy_ids",
     "merged",
     "open_contradictions",
     "rejects_by_rule",
