@@ -37,7 +37,6 @@ VIEWS = {
     "document_status",
     "duplicates",
     "duplicate_rate_by_source",
-    "legacy_ids",
     "merged",
     "open_contradictions",
     "rejects_by_rule",
