@@ -240,6 +240,7 @@ def _bring_in(cut: Cut, done: Done, settings: Settings, *, progress: Progress) -
     left = cut.left()
     done.rows_read = cut.counts["rows_read"]
     done.rejects = sum(one.rejects for one in cut.slices)
+    done.rows_known = sum(one.rows for one in cut.slices if one not in left)
     if len(left) < len(cut.slices):
         progress.tell(f"going on from slice {left[0].number + 1 if left else len(cut.slices)} of {len(cut.slices)}")
     rows_left, started = sum(one.source_rows for one in left), time.perf_counter()

@@ -100,7 +100,7 @@ def _digest(axes: Axes) -> str:
 
 def _known_axes(folder: Path) -> Axes | None:
     try:
-        with np.load(folder / _AXES, allow_pickle=False) as stored:
+        with (folder / _AXES).open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return Axes(np.ascontiguousarray(stored["turn"]), float(stored["step"]), int(stored["rests"]))
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None

@@ -108,16 +108,16 @@ def _views() -> str:
 
 
 def _finish(mart: duckdb.DuckDBPyConnection, warehouse: Warehouse, run: Run) -> None:
+    # DuckDB 1.5.5 finds nothing of a table by a join in the transaction that has just filled it with more than a row
+    # group. The file is still beside the one that readers open, so a commit in between shows nobody half a run.
+    mart.execute("commit")
+    mart.execute("begin")
     mart.execute("delete from runs")
     _fill_runs(mart, warehouse)
     mart.execute("create or replace table mart_run as select $1 as run_id, $2 as made_with", [run.run_id, _made_with()])
     mart.execute(f"comment on table mart_run is {_quoted(_MART_RUN)}")
     mart.execute("comment on column mart_run.run_id is 'The run, as in runs.run_id'")
     mart.execute("comment on column mart_run.made_with is 'Digest of columns, comments and views'")
-    # What is made of the tables reads them committed: DuckDB 1.5 joins nothing to more than a row group of rows that
-    # its own transaction has just written. The file is not in its place yet, so that nobody sees the half of it.
-    mart.execute("commit")
-    mart.execute("begin")
     mart.execute(_views())
 
 

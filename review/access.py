@@ -4,6 +4,7 @@ Of tokens and sessions only digests are stored: who reads the file can sign in a
 plain digest is enough, and nothing is to be had from trying.
 """
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -55,6 +56,10 @@ create index if not exists access_failures_by_time on access_failures (at);
 
 class BadToken(NightfoldError):
     """A token that cannot be made or is not there to be revoked."""
+
+
+class AccessDamaged(NightfoldError):
+    """The file of tokens and sessions cannot be read or written."""
 
 
 class NotSignedIn(NightfoldError):
@@ -138,22 +143,28 @@ class Access:
         self._has_tables = False
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self.file, timeout=_BUSY_SECONDS, isolation_level=None)
+    def _open(self, *, write: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction. One that only reads waits for nobody: a bulk action may write for seconds."""
         try:
-            connection.row_factory = sqlite3.Row
-            if not self._has_tables:
-                # Before anything is in it; the files beside it take its rights over.
-                self.file.chmod(0o600)
-                connection.execute("pragma journal_mode = wal")
-                connection.executescript(_TABLES)
-                self._has_tables = True
-            connection.execute("begin immediate")
-            yield connection
-            if connection.in_transaction:
-                connection.execute("commit")
-        finally:
-            connection.close()
+            with contextlib.closing(sqlite3.connect(self.file, timeout=_BUSY_SECONDS, isolation_level=None)) as opened:
+                opened.row_factory = sqlite3.Row
+                if not self._has_tables:
+                    # Before anything is in it; the files beside it take its rights over.
+                    self.file.chmod(0o600)
+                    if opened.execute("pragma journal_mode").fetchone()[0] != "wal":
+                        opened.execute("pragma journal_mode = wal")
+                    opened.executescript(_TABLES)
+                    self._has_tables = True
+                opened.execute("begin immediate" if write else "begin")
+                yield opened
+                opened.execute("commit")
+        except sqlite3.IntegrityError:
+            raise
+        except (sqlite3.Error, OSError) as error:
+            raise AccessDamaged(
+                f"{self.file}: cannot be used: {error}; see to who owns it and how much room there is, or restore it "
+                "from a backup"
+            ) from error
 
     # ---- tokens
 
@@ -197,7 +208,7 @@ class Access:
         """Every token on record, oldest first; of the tokens themselves nothing is kept."""
         if not self.file.exists():
             return []
-        with self._open() as connection:
+        with self._open(write=False) as connection:
             return [_token(row) for row in connection.execute("select * from access_tokens order by created_at, name")]
 
     def revoke(self, name: str) -> None:
@@ -264,27 +275,31 @@ class Access:
         """Who holds this session, None where it never was, has ended, or its token opens nothing any more."""
         now = self._now()
         digest = _digest(secret)
-        with self._open() as connection:
+        with self._open(write=False) as connection:
             row = connection.execute(
                 "select t.*, s.created_at as began_at, s.seen_at from access_sessions s "
                 "join access_tokens t on t.token_id = s.token_id where s.digest = ?",
                 (digest,),
             ).fetchone()
-            if row is None:
-                return None
-            token = _token(row)
-            began, seen = datetime.fromisoformat(row["began_at"]), datetime.fromisoformat(row["seen_at"])
-            if now >= began + self._lasts or now >= seen + self._idles or token.state(now) != "active":
-                connection.execute("delete from access_sessions where digest = ?", (digest,))
-                return None
-            if now >= seen + _SEEN_EVERY:
+        if row is None:
+            return None
+        token = _token(row)
+        began, seen = datetime.fromisoformat(row["began_at"]), datetime.fromisoformat(row["seen_at"])
+        if now >= began + self._lasts or now >= seen + self._idles or token.state(now) != "active":
+            self._end(digest)
+            return None
+        if now >= seen + _SEEN_EVERY:
+            with self._open() as connection:
                 connection.execute("update access_sessions set seen_at = ? where digest = ?", (now.isoformat(), digest))
         return Session(secret, token)
 
+    def _end(self, digest: str) -> None:
+        with self._open() as connection:
+            connection.execute("delete from access_sessions where digest = ?", (digest,))
+
     def sign_out(self, session: Session) -> None:
         """Ends the session."""
-        with self._open() as connection:
-            connection.execute("delete from access_sessions where digest = ?", (_digest(session.secret),))
+        self._end(_digest(session.secret))
 
     # ---- what the next page says
 
@@ -298,10 +313,11 @@ class Access:
     def take_said(self, session: Session) -> dict[str, Any] | None:
         """What this page is to say, once."""
         digest = _digest(session.secret)
-        with self._open() as connection:
+        with self._open(write=False) as connection:
             row = connection.execute("select said from access_sessions where digest = ?", (digest,)).fetchone()
-            if row is None or row["said"] is None:
-                return None
+        if row is None or row["said"] is None:
+            return None
+        with self._open() as connection:
             connection.execute("update access_sessions set said = null where digest = ?", (digest,))
         said: dict[str, Any] = json.loads(row["said"])
         return said

@@ -156,7 +156,7 @@ def test_rows_that_come_next_are_foretold(settings: Settings, tmp_path: Path) ->
 
 def test_what_is_left_unread_changes_nothing_that_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     known = table(settings, "chunks").filter(pl.col("text").is_not_null() & (pl.col("kind") == "text"))
-    some = known.sort("chunk_id").gather_every(known.height // 30).select("scope", "kind", "chunk_id", "text")
+    some = known.sort("chunk_id").gather_every(known.height // 90).select("scope", "kind", "chunk_id", "text")
     # One word of each is another: near to what is there, and to what that is near to.
     rows = ROWS.shaped(
         some.select(

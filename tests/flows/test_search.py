@@ -14,7 +14,7 @@ import pytest
 
 from flows.console import Progress
 from flows.night import rollback
-from flows.search import CannotSearch, Searcher, context_of, grouped
+from flows.search import CannotSearch, Searcher, _filter, context_of, grouped
 from flows.warehouse import Warehouse
 from schemas.rows import PERSONAL_SCOPE
 from schemas.terms import SUPERSEDING
@@ -499,3 +499,17 @@ def test_the_retrieval_table_goes_with_its_run_and_is_pruned_with_it(small: Worl
     )
     run_night(small.warehouse, pending="incomplete", **{**small.over, "embedding": other})
     assert small.table(after[0].removesuffix(".lance")).height == 1
+
+
+def test_names_with_quotes_are_names_and_the_filter_is_by_corpus_and_wall(
+    tmp_path: Path, endpoint: WordEndpoint
+) -> None:
+    corpora = [global_("o'ne' or true --", "ac'me"), personal("own", "an'a"), personal("bos", "bo")]
+    world = World(tmp_path, endpoint, corpora, [("de'sk", True, None)], [(corpora[0][0], "de'sk")])
+    world.night(*(row(corpus[0], "1", f"{WORDS} is in {n}") for n, corpus in enumerate(corpora)))
+    searcher = Searcher(world.settings)
+    assert sorted(texts(found(searcher, WORDS, "de'sk", "an'a"))) == [f"{WORDS} is in 0", f"{WORDS} is in 1"]
+    assert _filter(searcher.visible_corpora(agent="de'sk", user="an'a")) == (
+        "(scope = 'ac''me' and corpus_id in ('o''ne'' or true --')) or "
+        "(scope = '\u241fpersonal\u241fan''a' and corpus_id in ('own'))"
+    )

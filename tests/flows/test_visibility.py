@@ -92,7 +92,7 @@ def shaped(rows: list[dict[str, Any]], contract: Contract) -> pl.DataFrame:
     return contract.shaped(pl.DataFrame(rows, infer_schema_length=None)) if rows else contract.empty()
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(tables=tables(), agent=st.sampled_from([*AGENT_IDS, "a3"]) | st.none(), user=st.sampled_from(OWNERS) | st.none())
 def test_the_macros_and_the_function_show_the_same(
     tables: dict[str, pl.DataFrame], agent: str | None, user: str | None

@@ -1,12 +1,13 @@
 """Tokens, sessions, and what failing to sign in leads to."""
 
+import contextlib
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from review.access import Access, BadToken, NotSignedIn, Session, TooManyFailures
+from review.access import Access, AccessDamaged, BadToken, NotSignedIn, Session, TooManyFailures
 
 AT = "10.0.0.7"
 
@@ -205,10 +206,19 @@ def test_what_a_page_says_it_says_once(access: Access) -> None:
     assert access.take_said(session) is None
 
 
-def test_a_failure_in_the_middle_leaves_nothing_half_done(access: Access, tmp_path: Path) -> None:
-    with pytest.raises(BadToken):
-        access.revoke("nobody")
-    with sqlite3.connect(tmp_path / "review.sqlite") as connection:
-        connection.execute("select 1").fetchall()
-    connection.close()
-    assert access.create_token("ana")
+def test_who_is_signed_in_is_seen_while_somebody_writes(access: Access, tmp_path: Path) -> None:
+    session = signed_in(access)
+    with contextlib.closing(sqlite3.connect(tmp_path / "review.sqlite", isolation_level=None)) as bulk:
+        bulk.execute("begin immediate")
+        bulk.execute("create table held (a)")
+        assert access.session(session.secret) == session
+        assert access.take_said(session) is None
+        bulk.execute("rollback")
+
+
+def test_a_file_that_is_none_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "review.sqlite").write_bytes(b"no database at all, but text that is long enough to be read as one" * 20)
+    with pytest.raises(
+        AccessDamaged, match=r"review.sqlite: cannot be used: file is not a database; see to who owns it"
+    ):
+        Access(tmp_path).tokens()
