@@ -57,16 +57,25 @@ def observed(settings: Settings, warehouse: Warehouse, *, tell: Tell) -> Iterato
             log_failure(error)
             raise
         finally:
-            if settings.metrics.enabled:
-                _leave_metrics(settings, warehouse, succeeded=succeeded, tell=tell)
+            _leave_metrics(settings, warehouse, succeeded=succeeded, tell=tell)
 
 
-def _leave_metrics(settings: Settings, warehouse: Warehouse, *, succeeded: bool, tell: Tell) -> None:
-    from flows.metrics import metrics_path, write_metrics  # noqa: PLC0415
+def follow_metrics(settings: Settings, warehouse: Warehouse, *, tell: Tell) -> None:
+    """Brings the metrics to a run that is no night: decisions, an unmerge, a rollback."""
+    _leave_metrics(settings, warehouse, succeeded=None, tell=tell)
 
+
+def _leave_metrics(settings: Settings, warehouse: Warehouse, *, succeeded: bool | None, tell: Tell) -> None:
+    from flows.metrics import metrics_path, refresh_metrics, write_metrics  # noqa: PLC0415
+
+    if not settings.metrics.enabled:
+        return
     path = metrics_path(settings.metrics, warehouse)
     try:
-        write_metrics(path, warehouse, succeeded=succeeded, ended_at=datetime.now(UTC))
+        if succeeded is None:
+            refresh_metrics(path, warehouse)
+        else:
+            write_metrics(path, warehouse, succeeded=succeeded, ended_at=datetime.now(UTC))
     except Exception as error:
         # A full disk, or a fault of ours: what the run did stands all the same.
         _logger.debug("no metrics", exc_info=True)

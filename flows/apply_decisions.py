@@ -1,5 +1,6 @@
 """Decisions of the journal into the tables: a small published run of its own, for all that are outstanding."""
 
+import logging
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from flows import mart
+from flows.after import follow_metrics
 from flows.decision_desk import DecisionDesk
 from flows.errors import NightfoldError
 from flows.guard import check_written
@@ -25,6 +27,7 @@ from transforms.decisions import Entry, apply_entries, came_to_nothing
 from transforms.reconcile import DoesNotAddUp
 from transforms.review_desk import TABLES, Desk
 
+_LOG = logging.getLogger("nightfold.review")
 # What a decision can change in a row of these; the other tables take whole rows.
 _COLUMNS = {
     "chunks": ["chunk_id", "canonical_id", "action", "superseded_by", "valid_from", "valid_to", "deleted_at"],
@@ -37,12 +40,20 @@ def apply_if_free(settings: Settings, *, wait_seconds: float = 0) -> int | None:
     which applies them itself."""
     warehouse = Warehouse(settings.warehouse.path)
     published = warehouse.published()
-    if published is None or not outstanding(warehouse, published):
+    if published is None or (not outstanding(warehouse, published) and mart.shows(warehouse, published)):
         return 0
     doing = "nightfold review (decisions)"
     try:
         with writer_lock(warehouse.folder, doing=doing, wait_seconds=wait_seconds, tell=lambda _: None):
-            return apply_outstanding(settings, warehouse, warehouse.begin())
+            before = warehouse.begin()
+            try:
+                applied = apply_outstanding(settings, warehouse, before)
+            finally:
+                follow_metrics(settings, warehouse, tell=_LOG.warning)
+            if before is not None and not applied and not mart.shows(warehouse, before):
+                # Decisions were stopped after they were published, or an older program made the mart.
+                mart.refresh(warehouse, before, before=None, changes=[])
+            return applied
     except WarehouseLocked:
         return None
 
@@ -100,9 +111,10 @@ def apply_outstanding(settings: Settings, warehouse: Warehouse, before: Run | No
             neighbours={name: before.neighbours.get(name) for name in ("embedding", "probes")},
         )
         warehouse.commit(run)
-        journal.release([each for each, outcome in outcomes.items() if came_to_nothing(outcome)])
         try:
             mart.refresh(warehouse, run, before=before, changes=changes)
+            # Stopped before this, whoever answers such a question next releases it.
+            journal.release([each for each, outcome in outcomes.items() if came_to_nothing(outcome)])
         finally:
             warehouse.prune(keep_runs=settings.warehouse.keep_runs)
     return len(done)

@@ -146,8 +146,18 @@ def backfill(settings: Settings, *, progress: Progress, emit: Path | None = None
     doing = f"nightfold backfill of {told.source.name}"
     with writer_lock(folder, doing=doing, wait_seconds=0, tell=progress.tell):
         cut = _cut(told, folder, slice_rows=settings.backfill.slice_rows, progress=progress)
+        if not cut.is_true_of(warehouse.standing()):
+            progress.tell(f"{told.source.name}: slices of it are in no longer, after a rollback: it is cut anew")
+            shutil.rmtree(folder / "cut", ignore_errors=True)
+            cut = _cut(told, folder, slice_rows=settings.backfill.slice_rows, progress=progress)
         _bring_in(cut, done, _checked(told, cut), progress=progress)
+        is_whole = cut.is_true_of(warehouse.standing())
         shutil.rmtree(folder, ignore_errors=True)
+        if not is_whole:
+            raise NightfoldError(
+                f"{told.source.name}: a rollback took slices of it away while others came in; the same command brings "
+                "in what is missing"
+            )
     run = warehouse.published()
     done.found = found_of(told.source.name, warehouse=warehouse, run=run)
     if emit is not None:
@@ -247,8 +257,8 @@ def _bring_in(cut: Cut, done: Done, settings: Settings, *, progress: Progress) -
     rows_to_do = rows_left
     for one in left:
         took = time.perf_counter()
-        said = _bring_in_one(one, done, settings, is_first=one is left[0], progress=progress)
-        drop_slice(one)
+        said, run_id = _bring_in_one(one, done, settings, is_first=one is left[0], progress=progress)
+        drop_slice(one, run_id=run_id)
         rows_left -= one.source_rows
         seconds = (time.perf_counter() - started) / max(1, rows_to_do - rows_left) * rows_left
         ahead = f"; {rows_left:,} rows left, about {_for_people(seconds)}" if rows_left else ""
@@ -258,13 +268,14 @@ def _bring_in(cut: Cut, done: Done, settings: Settings, *, progress: Progress) -
             time.sleep(_LET_IN_SECONDS)
 
 
-def _bring_in_one(one: Slice, done: Done, settings: Settings, *, is_first: bool, progress: Progress) -> str:
-    """Publishes a slice, and says what of it was new."""
+def _bring_in_one(one: Slice, done: Done, settings: Settings, *, is_first: bool, progress: Progress) -> tuple[str, str]:
+    """Publishes a slice, and says what of it was new, and which run has it."""
     warehouse = Warehouse(settings.warehouse.path)
-    if is_in(one.folder, warehouse=warehouse, run=warehouse.published()):
+    published = warehouse.published()
+    if published is not None and is_in(one.folder, warehouse=warehouse, run=published):
         done.slices_skipped += 1
         done.rows_known += one.rows
-        return f"{one.rows:,} rows in already"
+        return f"{one.rows:,} rows in already", published.run_id
     outcome = _published(one, settings, waits=not is_first, progress=progress)
     run, counts = outcome.run, outcome.legacy
     new = run.rows_in - run.rows_rejected
@@ -272,7 +283,8 @@ def _bring_in_one(one: Slice, done: Done, settings: Settings, *, is_first: bool,
     done.rows_new, done.rows_known = done.rows_new + new, done.rows_known + one.rows - new
     done.chunks_new += run.chunks_new
     known = f", {one.rows - new:,} in already" if one.rows > new else ""
-    return f"{new:,} rows brought in{known}: {run.chunks_new:,} new chunks, {counts['vectors']:,} vectors taken over"
+    said = f"{new:,} rows brought in{known}: {run.chunks_new:,} new chunks, {counts['vectors']:,} vectors taken over"
+    return said, run.run_id
 
 
 def _published(one: Slice, settings: Settings, *, waits: bool, progress: Progress) -> Outcome:

@@ -171,7 +171,7 @@ def write_documents(loaded: Path, documents: Path, *, warehouse: Warehouse, run_
     in_corpora = "corpus_id is not null"
     occurrences = _head(warehouse, OCCURRENCES, in_corpora).join(corpora, on=["corpus_id", "scope"], how="semi")
     chunks = warehouse.lookup_head(CHUNKS.name, occurrences["chunk_id"], ["chunk_id", "completion_status"])
-    # A run that reads no input refuses nothing: what the last one that did refused still is.
+    # A run that does not read the inputs refuses nothing of theirs: what the last one that did refused still is.
     last_read = run_id if reads_input else _last_read(warehouse)
     rejects = _head(warehouse, REJECTS, in_corpora).filter(pl.col("last_run_id") == last_read)
     documents.parent.mkdir(exist_ok=True)
@@ -179,7 +179,8 @@ def write_documents(loaded: Path, documents: Path, *, warehouse: Warehouse, run_
 
 
 def _last_read(warehouse: Warehouse) -> str | None:
-    return next((run.run_id for run in reversed(warehouse.runs()) if run.status == PUBLISHED and run.rows_in), None)
+    nights = (run for run in reversed(warehouse.runs()) if run.status == PUBLISHED and run.backfill is None)
+    return next((run.run_id for run in nights if run.rows_in), None)
 
 
 def _head(warehouse: Warehouse, contract: Contract, where: str | None = None) -> pl.DataFrame:

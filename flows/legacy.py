@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from blake3 import blake3
 
 from flows.slices import EXTRAS, about_slice, rejects_of, scan_rows, scan_vectors
 from flows.warehouse import Run, Warehouse
@@ -48,6 +49,7 @@ def load_slice(slice_folder: Path, folder: Path, *, warehouse: Warehouse, run: R
         "rows": unseen.height,
         "kinds": [about["kind"]],
         "skipped": [],
+        "backfill": blake3(about["identity"].encode()).hexdigest()[:32],
         "note": f"backfill of {about['source']}: slice {about['number'] + 1}",
     }
 

@@ -81,6 +81,11 @@ def refresh(warehouse: Warehouse, run: Run, *, before: Run | None, changes: list
     return "rebuilt"
 
 
+def shows(warehouse: Warehouse, run: Run) -> bool:
+    """Whether the mart of the warehouse shows the run, as this program would make it."""
+    return _shows(mart_path(warehouse), run)
+
+
 def _shows(path: Path, run: Run) -> bool:
     """Whether the mart shows the run, in the tables and views of this program."""
     try:

@@ -13,6 +13,8 @@ from flows.mart import NoMart, mart_path
 from flows.warehouse import Warehouse
 
 Stamp = tuple[int, int, int]
+# What a table or a column that the mart has not got is to DuckDB.
+_OLDER = (duckdb.CatalogException, duckdb.BinderException)
 
 
 class MartReader:
@@ -52,27 +54,27 @@ class MartReader:
         with contextlib.closing(cursor):
             yield cursor
 
+    def _is_older(self) -> NightfoldError:
+        return NightfoldError(
+            f"{self.path}: was made by an older program and has no list of questions; the next `nightfold run` brings "
+            "it up to date"
+        )
+
     def rows(self, query: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query over the tables of `mart`."""
         with self._cursor() as cursor:
             try:
                 return cursor.execute(query, list(given)).fetchall()
-            except duckdb.CatalogException:
-                raise NightfoldError(
-                    f"{self.path}: was made by an older program and has no list of questions; the next "
-                    "`nightfold run` brings it up to date"
-                ) from None
+            except _OLDER:
+                raise self._is_older() from None
 
     def dicts(self, query: str, given: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """The same, by the names of the columns."""
         with self._cursor() as cursor:
             try:
                 result = cursor.execute(query, list(given))
-            except duckdb.CatalogException:
-                raise NightfoldError(
-                    f"{self.path}: was made by an older program and has no list of questions; the next "
-                    "`nightfold run` brings it up to date"
-                ) from None
+            except _OLDER:
+                raise self._is_older() from None
             names = [column[0] for column in result.description or []]
             return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 

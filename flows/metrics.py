@@ -5,11 +5,12 @@ after the last run. Labels are closed lists, and the sources of the settings: ne
 """
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from flows.atomic_file import write_whole
 from flows.settings import MetricsSettings
@@ -19,6 +20,7 @@ from schemas.terms import ACTIONS, COMPLETE, COMPLETION, MERGED, RUN_STATUS
 
 FILE_NAME = "nightfold.prom"
 _READABLE = 0o644
+_SUCCESS, _ENDED_AT = "nightfold_run_success", "nightfold_last_run_timestamp_seconds"
 _MIB = 1 << 20
 
 
@@ -32,6 +34,23 @@ def write_metrics(path: Path, warehouse: Warehouse, *, succeeded: bool, ended_at
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(warehouse, succeeded=succeeded, ended_at=ended_at))
     write_whole(path, generate_latest(registry).decode(), mode=_READABLE)
+
+
+def refresh_metrics(path: Path, warehouse: Warehouse) -> None:
+    """Writes the file anew after a run that is no night: how the last one ended stays as it says. Where no night has
+    left a file, none is made."""
+    if not path.exists():
+        return
+    said = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(path.read_text(encoding="utf-8"))
+        for sample in family.samples
+        if sample.name in (_SUCCESS, _ENDED_AT)
+    }
+    if set(said) != {_SUCCESS, _ENDED_AT}:
+        raise ValueError(f"no {_SUCCESS} or no {_ENDED_AT} in it")
+    ended_at = datetime.fromtimestamp(said[_ENDED_AT], UTC)
+    write_metrics(path, warehouse, succeeded=said[_SUCCESS] == 1, ended_at=ended_at)
 
 
 class _Figures:
@@ -52,10 +71,8 @@ class _Figures:
             yield from self._last_night(self._nights[-1])
 
     def _outcome(self) -> Iterator[Metric]:
-        yield _gauge("nightfold_run_success", "1 if the last run ended well, else 0", float(self._succeeded))
-        yield _gauge(
-            "nightfold_last_run_timestamp_seconds", "When the last run ended, well or not", self._ended_at.timestamp()
-        )
+        yield _gauge(_SUCCESS, "1 if the last run ended well, else 0", float(self._succeeded))
+        yield _gauge(_ENDED_AT, "When the last run ended, well or not", self._ended_at.timestamp())
         published = self._nights[-1].published_at if self._nights else None
         if published is not None:
             about = "When the last night was published"

@@ -2,6 +2,7 @@
 choice; what it does is the same by hand and under Prefect."""
 
 import json
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from flows import mart
-from flows.after import Morning, leave_report, observed
+from flows.after import Morning, follow_metrics, leave_report, observed
 from flows.apply_decisions import apply_outstanding
 from flows.console import Progress
 from flows.corpora import corpora_files, load_corpora, told_of_corpora
@@ -41,6 +42,7 @@ from schemas.tables import PUBLISHED_TABLES
 from schemas.terms import FAILED, PUBLISHED, ROLLED_BACK, STORED_AS_NEW
 from transforms.reconcile import DoesNotAddUp, Tally, check_reject_share, check_rows
 
+_logger = logging.getLogger("nightfold.night")
 # Which chunks are embedded: tonight's new ones; those without a vector as well; or all, into a new version.
 Pending = Literal["new", "incomplete", "all"]
 
@@ -206,8 +208,16 @@ def _obey(settings: Settings, warehouse: Warehouse, before: Run | None, progress
     the night goes on: a decision is never lost, and a night never stands still for one."""
     try:
         applied = apply_outstanding(settings, warehouse, before)
-    except NightfoldError as error:
-        progress.tell(f"decisions of reviewers could not be applied and stay outstanding: {error}")
+    except Exception as error:
+        # Whatever it is, a fault of ours included. What it wrote and did not publish must not become part of the night.
+        published = warehouse.begin()
+        _logger.debug("decisions", exc_info=True)
+        why = str(error) if isinstance(error, NightfoldError) else f"{type(error).__name__}: {error}"
+        log("decisions.failed", logging.WARNING, error=type(error).__name__)
+        if published is not None and before is not None and published.run_id != before.run_id:
+            progress.tell(f"decisions of reviewers were applied, and then: {why}")
+        else:
+            progress.tell(f"decisions of reviewers could not be applied and stay outstanding: {why}")
         return
     if applied:
         progress.tell(f"applied {applied:,} decision{'s' if applied > 1 else ''} of reviewers")
@@ -514,7 +524,7 @@ def write(plan: Plan, progress: Progress) -> StageReport:
             vectors=plan.vectors,
             in_use=plan.vectors_in_use,
             run_id=plan.run_id,
-            reads_input=plan.pending == "new",
+            reads_input=plan.pending == "new" and plan.legacy is None,
         )
         rows_in = tally.occurrences_new + tally.occurrences_known
         return StageReport(rows_in, tally.chunks_new, seconds=elapsed(), versions=versions)
@@ -572,6 +582,7 @@ def _run_row(plan: Plan, stages: _Stages, *, versions: dict[str, int]) -> Run:
         neighbours=neighbours,
         sources=plan.result("exact").get("sources", {}),
         stage_peak_mib=dict(stages.peak_mib),
+        backfill=loaded.get("backfill"),
     )
 
 
@@ -652,5 +663,8 @@ def rollback(settings: Settings, run_id: str, *, progress: Progress) -> Run:
         )
         warehouse.commit(run)
         warehouse.begin()
-        mart.refresh(warehouse, run, before=None, changes=[])
+        try:
+            mart.refresh(warehouse, run, before=None, changes=[])
+        finally:
+            follow_metrics(settings, warehouse, tell=progress.tell)
         return run

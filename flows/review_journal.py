@@ -154,7 +154,8 @@ class Journal:
 
     @contextmanager
     def _open(self, *, write: bool) -> Iterator[sqlite3.Connection | None]:
-        """A transaction; None where there is no journal yet and nothing is to be written."""
+        """A transaction; None where there is no journal yet and nothing is to be written: no file, or one that has
+        only the tokens of the page."""
         if not write and not self.path.exists():
             yield None
             return
@@ -170,7 +171,7 @@ class Journal:
                     journal.executescript(_SCHEMA)
                 journal.execute("begin immediate" if write else "begin")
                 try:
-                    yield journal
+                    yield journal if write or _is_whole(journal) else None
                 except BaseException:
                     journal.execute("rollback")
                     raise
@@ -345,6 +346,12 @@ class Journal:
                 Entry(seq, moment(at), who_, what, about, scope, bool(allowed), detail)
                 for seq, at, who_, what, about, scope, allowed, detail in rows
             ]
+
+
+def _is_whole(journal: sqlite3.Connection) -> bool:
+    """Whether the tables of the journal are there: they are made before anything is written into them."""
+    named = "select count(*) from sqlite_master where type = 'table' and name in ('decisions', 'standing', 'audit')"
+    return bool(journal.execute(named).fetchone()[0] == 3)
 
 
 def _to_wal(journal: sqlite3.Connection) -> None:

@@ -21,6 +21,7 @@ NOTHING_COUNTED: dict[str, Any] = {
     "sources": {},
     "recall_measured": None,
     "decisions": None,
+    "backfill": None,
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from flows.atomic_file import write_whole
 from flows.errors import UnreadableSource
 from flows.load import DefaultScope, Parts, ScopeComesLate, as_rejects, split
 from flows.readers import Batch, read
@@ -81,6 +82,10 @@ class Slice:
     source_rows: int
 
 
+def _in_at(one: Slice) -> Path:
+    return one.folder.with_suffix(".run")
+
+
 @dataclass(frozen=True)
 class Cut:
     """A source in slices; those that are done are no longer among them."""
@@ -92,6 +97,11 @@ class Cut:
     def left(self) -> list[Slice]:
         """The slices that are still to be brought in."""
         return [one for one in self.slices if one.folder.exists()]
+
+    def is_true_of(self, run_ids: set[str]) -> bool:
+        """Whether every slice that is done came in with one of these runs."""
+        done = [_in_at(one) for one in self.slices if not one.folder.exists()]
+        return all(said.exists() and said.read_text() in run_ids for said in done)
 
 
 def cut_source(
@@ -121,8 +131,9 @@ def identity_of(folder: Path) -> str | None:
     return str(known.get("identity"))
 
 
-def drop_slice(one: Slice) -> None:
-    """Removes a slice that is done: at once, and then what it held."""
+def drop_slice(one: Slice, *, run_id: str) -> None:
+    """Removes a slice that is done: at once, and then what it held. The run that has its rows stays on record."""
+    write_whole(_in_at(one), run_id)
     gone = one.folder.with_name(f"{one.folder.name}.done")
     shutil.rmtree(gone, ignore_errors=True)
     keep(one.folder, gone)

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from flows import mart
+from flows.after import follow_metrics
 from flows.console import Progress
 from flows.errors import NightfoldError
 from flows.guard import check_written
@@ -87,6 +88,7 @@ def unmerge(settings: Settings, chunk: str, *, by: str, reason: str | None, prog
         try:
             mart.refresh(warehouse, run, before=before, changes=changes)
         finally:
+            follow_metrics(settings, warehouse, tell=progress.tell)
             warehouse.prune(keep_runs=settings.warehouse.keep_runs)
         return TakenOut(run, variant["chunk_id"], variant["stands_id"])
 

@@ -105,6 +105,7 @@ class Run:
     sources: dict[str, dict[str, int]] = field(default_factory=dict)
     stage_peak_mib: dict[str, float] = field(default_factory=dict)
     decisions: int | None = None
+    backfill: str | None = None
 
     @property
     def vector_tables(self) -> list[str]:
@@ -186,6 +187,17 @@ class Warehouse:
     def published(self) -> Run | None:
         """The run whose versions readers open; None before the first."""
         return next((run for run in reversed(self.runs()) if run.is_readable), None)
+
+    def standing(self) -> set[str]:
+        """The runs whose rows are in the published one: those that no rollback has gone back behind."""
+        runs = [run for run in self.runs() if run.is_readable]
+        places = {run.run_id: place for place, run in enumerate(runs)}
+        found, place = set(), len(runs) - 1
+        while place >= 0:
+            run = runs[place]
+            found.add(run.run_id)
+            place = places[run.restores] if run.restores in places else place - 1
+        return found
 
     def run(self, run_id: str) -> Run:
         """The run of that id, or the only one whose id begins so."""
@@ -358,8 +370,9 @@ class Warehouse:
     def prune(self, *, keep_runs: int) -> int:
         """Drops table versions that none of the last `keep_runs` readable runs names; returns how many.
 
-        Runs of decisions do not count: of those between two nights the last is kept, beside the latest few, which
-        somebody may be reading still. `runs` keeps every row and only its latest version.
+        Runs of decisions do not count, and the slices of one backfill count as one, by the last. Of what does not count
+        the last run before one that does is kept, beside the latest few, which somebody may be reading still. `runs`
+        keeps every row and only its latest version.
         """
         kept = [run.table_versions for run in _kept([run for run in self.runs() if run.is_readable], keep_runs)]
         _compact(self.head(RUNS.name))
@@ -381,13 +394,29 @@ class Warehouse:
 
 
 def _kept(runs: list[Run], keep_runs: int) -> list[Run]:
-    """The runs whose versions stay: the last nights, of the decisions between two of them the last run, and the latest
+    """The runs whose versions stay: the last that count, of the others between two of them the last, and the latest
     few of any kind."""
-    nights = [place for place, run in enumerate(runs) if run.decisions is None]
+    counts = _counting(runs)
+    nights = [place for place, counting in enumerate(counts) if counting]
     first = nights[-keep_runs] if len(nights) >= keep_runs else 0
-    pairs = zip_longest(runs[first:], runs[first + 1 :])
-    kept = [run for run, after in pairs if run.decisions is None or after is None or after.decisions is None]
-    return [*kept, *(run for run in runs[-_STILL_READ:] if run.decisions is not None and run not in kept)]
+    pairs = zip_longest(counts[first:], counts[first + 1 :], fillvalue=True)
+    kept = {first + place for place, (counting, next_counts) in enumerate(pairs) if counting or next_counts}
+    kept |= {place for place in range(len(runs))[-_STILL_READ:] if not counts[place]}
+    return [runs[place] for place in sorted(kept)]
+
+
+def _counting(runs: list[Run]) -> list[bool]:
+    """Which of the runs count as nights. What a backfill brought in before a rollback is not in what it brought in
+    after it, and counts by itself."""
+    counting: list[bool] = []
+    later: set[str] = set()
+    for run in reversed(runs):
+        if run.status == ROLLED_BACK:
+            later.clear()
+        counting.append(run.decisions is None and run.backfill not in later)
+        if run.backfill is not None:
+            later.add(run.backfill)
+    return counting[::-1]
 
 
 def _grow(dataset: lance.LanceDataset, contract: Contract) -> None:

@@ -478,6 +478,7 @@ RUNS = Contract(
         ("sources", _TEXT, "JSON: rows by source: new, known and rejected"),
         ("stage_peak_mib", _TEXT, "JSON: the most memory held in each stage, in MiB"),
         ("decisions", pa.int64(), "Decisions of people that the run applied and nothing else; null for a night"),
+        ("backfill", _TEXT, "The backfill of which it brought in a slice; null for any other run"),
     ),
     key=("run_id",),
     rules={

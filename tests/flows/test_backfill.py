@@ -508,8 +508,8 @@ def test_a_night_goes_between_two_slices_and_one_that_holds_the_lock_is_waited_f
     run_night(tmp_path / "alone", {"path": str(new), "name": "new"})
     tries = []
 
-    def drops_and_lets_in(one: Any) -> None:
-        drop_slice(one)
+    def drops_and_lets_in(one: Any, *, run_id: str) -> None:
+        drop_slice(one, run_id=run_id)
         if one.number == 0:
             run_night(tmp_path / "w", {"path": str(new), "name": "new"})
 
