@@ -21,7 +21,7 @@ from flows.backfill import Done, backfill, rehearse
 from flows.console import Progress
 from flows.errors import NightfoldError, UnreadableSource
 from flows.lock import WarehouseLocked, writer_lock
-from flows.night import night
+from flows.night import night, rollback
 from flows.run_rows import NothingPublished
 from flows.slices import drop_slice
 from flows.warehouse import Warehouse
@@ -525,6 +525,58 @@ def test_a_night_goes_between_two_slices_and_one_that_holds_the_lock_is_waited_f
     assert len(tries) == 3
     ids = [set(published(tmp_path / name, "occurrences")["occurrence_id"]) for name in ("alone", "w")]
     assert ids[0] == ids[1]
+
+
+def test_many_slices_push_no_night_out_of_what_is_kept(tmp_path: Path) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text("id,workspace_id,text\na,acme,Before all slices.\n")
+    first = run_night(tmp_path / "w", {"path": str(new), "name": "new"}).run
+    fill(
+        tmp_path / "w",
+        save(tmp_path / "old.parquet", old_rows(16)),
+        backfill={"slice_rows": 3},
+        warehouse={"keep_runs": 2},
+    )
+    warehouse = Warehouse(str(tmp_path / "w"))
+    slices = [run for run in warehouse.runs() if run.backfill is not None]
+    assert len(slices) == 6
+    assert len({run.backfill for run in slices}) == 1
+    assert warehouse.can_restore(first)
+    assert [warehouse.can_restore(run) for run in slices] == [False, False, False, True, True, True]
+
+
+def test_slices_that_a_rollback_took_away_come_in_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, new = save(tmp_path / "old.parquet", old_rows(16)), tmp_path / "new.csv"
+    new.write_text("id,workspace_id,text\na,acme,Before all slices.\n")
+    run_night(tmp_path / "w", {"path": str(new), "name": "new"})
+    shutil.copytree(tmp_path / "w", tmp_path / "calm")
+    fill(tmp_path / "calm", source)
+    first = Warehouse(str(tmp_path / "w")).runs()[0].run_id
+
+    def goes_back() -> None:
+        rollback(settings_of(tmp_path / "w"), first, progress=QUIET)
+
+    # Stopped on the way, and taken back before it goes on.
+    assert killed("published", 1, source, tmp_path / "w") == -signal.SIGKILL
+    goes_back()
+    said = said_by_filling(tmp_path / "w", source, backfill={"slice_rows": 8})
+    assert "old: slices of it are in no longer, after a rollback: it is cut anew" in said
+    same(state(tmp_path / "calm"), state(tmp_path / "w"))
+
+    # Taken back while it goes on.
+    goes_back()
+
+    def drops_and_goes_back(one: Any, *, run_id: str) -> None:
+        drop_slice(one, run_id=run_id)
+        if one.number == 0:
+            goes_back()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backfill_module, "drop_slice", drops_and_goes_back)
+        with pytest.raises(NightfoldError, match=r"old: a rollback took slices of it away while others came in"):
+            fill(tmp_path / "w", source, backfill={"slice_rows": 8})
+    fill(tmp_path / "w", source, backfill={"slice_rows": 8})
+    same(state(tmp_path / "calm"), state(tmp_path / "w"))
 
 
 def test_who_holds_the_warehouse_or_the_source_is_told_at_once(tmp_path: Path) -> None:

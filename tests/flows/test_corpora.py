@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from flows.backfill import backfill
 from flows.console import Progress
 from flows.errors import UnreadableSource
 from flows.night import night, rollback
@@ -13,7 +14,7 @@ from flows.settings import SettingsRefused, load_settings
 from schemas.rows import PERSONAL_SCOPE
 from tests.corpora import World, global_, personal, row
 from tests.flows.word_endpoint import serving
-from tests.nights import NO_FILE, published, run_night, said_by_night
+from tests.nights import NO_FILE, published, run_night, said_by_night, settings_of
 
 TABLES = ("corpora", "agents", "corpus_agent_assignments", "corpus_documents")
 
@@ -202,6 +203,18 @@ def test_the_status_of_documents_follows_the_run(tmp_path: Path, monkeypatch: py
         endpoint.bad = {}
         run_night(world.warehouse, pending="incomplete", embedding=endpoint.settings(), **world.over)
         assert statuses()["half"] == ("indexed", None)
+        assert statuses()["poor"] == ("failed", "1 rows refused: text_is_not_empty")
+        # A backfill reads nothing of the inputs, nor does it say of its own rows whose corpus they are.
+        old = world.folder / "old.parquet"
+        pl.DataFrame(
+            {"id": [1, 2], "workspace_id": ["acme", "acme"], "content": ["one text", "old"], "content_hash": None}
+        ).write_parquet(old)
+        sections = {"embedding": endpoint.settings(), "corpora": world._tables(), **world.over}
+        given = settings_of(world.warehouse, {"path": str(old), "name": "old"}, backfill={"slice_rows": 1}, **sections)
+        assert backfill(given, progress=Progress(quiet=True)).rows_new == 2
+        assert statuses()["poor"] == ("failed", "1 rows refused: text_is_not_empty")
+        assert world.sql("select count(*), count(corpus_id) from occurrences where source = 'old'") == [(2, 0)]
+        run_night(world.warehouse, pending="incomplete", embedding=endpoint.settings(), **world.over)
         assert statuses()["poor"] == ("failed", "1 rows refused: text_is_not_empty")
         world.night(row("faq", "4", "better", doc_id="poor"))
         assert statuses()["poor"] == ("indexed", None)

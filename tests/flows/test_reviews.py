@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from flows import mart
 from flows.apply_decisions import apply_outstanding
 from flows.console import Progress
 from flows.errors import NightfoldError
@@ -30,11 +32,12 @@ from flows.reviews import (
 from flows.settings import Settings
 from flows.story import story_of
 from flows.warehouse import Run, Warehouse
+from review.access import Access
 from schemas.terms import COMPLEMENTARY, CONTRADICTORY, EQUIVALENT, SUPERSEDING, UNKNOWN
 from tests.flows.test_judge import ask, check_mart_agrees
 from tests.flows.word_endpoint import WordEndpoint
 from tests.judged import Nights, given, given_verdicts, word_endpoint
-from tests.nights import run_night, settings_of
+from tests.nights import run_night, said_by_night, settings_of
 
 TABLES = (
     "chunks",
@@ -605,3 +608,103 @@ def test_a_warehouse_without_a_run_has_nothing_to_apply(tmp_path: Path) -> None:
     assert apply_outstanding(settings, Warehouse(str(tmp_path / "w")), None) == 0
     with pytest.raises(NightfoldError, match="there is no mart yet"):
         Reviews(settings).page(Filters(), scopes=None)
+
+
+def test_a_file_that_has_only_the_tokens_of_the_page_is_no_journal_yet(queue: Queue) -> None:
+    Access(queue.warehouse).create_token("ana")
+    with closing(sqlite3.connect(queue.warehouse / "review.sqlite")) as file:
+        assert not file.execute("select 1 from sqlite_master where name = 'decisions'").fetchall()
+    reviews = queue.reviews
+    assert reviews.apply_outstanding() == 0
+    assert reviews.history(scopes=None) == []
+    rows = given(queue.folder / "in.parquet", ("acme", "a", 30))
+    assert "decisions" not in said_by_night(queue.warehouse, rows, **queue.sections())
+    queue.decide("b", "keep_separate")
+    assert "b" not in queue.open
+
+
+@pytest.mark.parametrize("fault", [NightfoldError("the disk is full"), KeyError("c0ffee")], ids=["told", "ours"])
+def test_what_a_stopped_decision_wrote_becomes_no_part_of_the_night(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    queue.reviews.decide([Choice(queue.review_of("b"), "keep_separate")], by="ana", scopes=None)
+    commit = Warehouse.commit
+
+    def fails(warehouse: Warehouse, run: Run) -> None:
+        if run.decisions:
+            raise fault
+        commit(warehouse, run)
+
+    rows = given(queue.folder / "in.parquet", ("acme", "a", 31))
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "commit", fails)
+        said = said_by_night(queue.warehouse, rows, **queue.sections())
+    assert "decisions of reviewers could not be applied and stay outstanding: " in said
+    assert queue.table("separations").height == queue.table("review_decisions").height == 0
+    assert "b" in queue.open
+    assert queue.reviews.apply_outstanding() == 1
+    assert "b" not in queue.open
+    check_mart_agrees(queue)
+
+
+def test_decisions_that_were_stopped_before_the_mart_are_in_it_when_next_asked(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reviews = queue.reviews
+    reviews.decide([Choice(queue.review_of("b"), "keep_separate")], by="ana", scopes=None)
+
+    def fails(*given: Any, **named: Any) -> None:
+        raise mart.MartNotWritten("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mart, "refresh", fails)
+        with pytest.raises(mart.MartNotWritten):
+            reviews.apply_outstanding()
+    assert mart.shown_run(queue.warehouse / "mart.duckdb") != queue.published.run_id
+    assert reviews.apply_outstanding() == 0
+    check_mart_agrees(queue)
+    stamp = (queue.warehouse / "mart.duckdb").stat()
+    assert reviews.apply_outstanding() == 0
+    assert (queue.warehouse / "mart.duckdb").stat() == stamp
+
+
+def test_a_mart_that_an_older_program_made_is_told_and_brought_up_to_date(queue: Queue) -> None:
+    with duckdb.connect(str(queue.warehouse / "mart.duckdb")) as older:
+        for (view,) in older.execute("select view_name from duckdb_views() where not internal").fetchall():
+            older.execute(f"drop view if exists {view}")
+        older.execute("alter table review_decisions drop column outcome")
+        older.execute("update mart_run set made_with = 'older'")
+    reviews = queue.reviews
+    with pytest.raises(NightfoldError, match=r"mart\.duckdb: was made by an older program .* brings it up to date"):
+        reviews.page(Filters(), scopes=None)
+    assert reviews.apply_outstanding() == 0
+    assert len(reviews.page(Filters(), scopes=None).items) == 8
+
+
+def test_the_metrics_follow_decisions_and_say_of_the_last_night_what_they_said(queue: Queue) -> None:
+    path = queue.warehouse / "metrics" / "nightfold.prom"
+
+    def lines() -> dict[str, str]:
+        return dict(line.rsplit(" ", 1) for line in path.read_text().splitlines() if not line.startswith("#"))
+
+    bad = {"path": str(queue.folder / "none.parquet"), "name": "none"}
+    with pytest.raises(NightfoldError):
+        run_night(queue.warehouse, bad, **queue.sections())
+    before = lines()
+    assert (before["nightfold_pending_reviews"], before["nightfold_run_success"]) == ("8.0", "0.0")
+    queue.decide("b", "flag_contradiction")
+    after = lines()
+    assert (after["nightfold_pending_reviews"], after["nightfold_open_contradictions"]) == ("7.0", "1.0")
+    for name in ("nightfold_run_success", "nightfold_last_run_timestamp_seconds"):
+        assert after[name] == before[name]
+    run_id = next(run.run_id for run in Warehouse(str(queue.warehouse)).runs() if run.is_night)
+    rollback(queue.settings, run_id, progress=Progress(quiet=True))
+    assert lines()["nightfold_pending_reviews"] == "8.0"
+    # What it cannot follow is left, and the decision stands; without a file none is made.
+    path.write_text("not a metric at all {")
+    queue.decide("c", "keep_separate")
+    assert path.read_text() == "not a metric at all {"
+    path.unlink()
+    queue.decide("d", "keep_separate")
+    assert not path.exists()
+    assert queue.open.isdisjoint("bcd")

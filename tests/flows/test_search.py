@@ -14,10 +14,12 @@ import pytest
 
 from flows.console import Progress
 from flows.night import rollback
+from flows.reviews import Choice, Filters, Reviews
 from flows.search import CannotSearch, Searcher, _filter, context_of, grouped
+from flows.unmerge import unmerge
 from flows.warehouse import Warehouse
 from schemas.rows import PERSONAL_SCOPE
-from schemas.terms import SUPERSEDING
+from schemas.terms import SUPERSEDING, UNKNOWN
 from tests.corpora import World, found, global_, personal, row, texts
 from tests.flows.word_endpoint import WordEndpoint
 from tests.judged import BASE, given_verdicts, word_endpoint
@@ -499,6 +501,65 @@ def test_the_retrieval_table_goes_with_its_run_and_is_pruned_with_it(small: Worl
     )
     run_night(small.warehouse, pending="incomplete", **{**small.over, "embedding": other})
     assert small.table(after[0].removesuffix(".lance")).height == 1
+
+
+def test_a_search_is_right_after_decisions_an_unmerge_a_rollback_and_a_killed_write(judged: tuple[World, Any]) -> None:
+    world, verdicts = judged
+    verdicts.say("a", "b")
+    verdicts.say("a", "c", UNKNOWN, confidence=0.4, reading=0.9)
+    rows = [row("one", name, f"{BASE} {name}", at=f"2026-01-0{n}") for n, name in enumerate("abc", 1)]
+    first = world.night(*rows, seen_at_column="at").run
+    (retrieval,) = [name for name in first.vector_tables if name.startswith("retrieval_")]
+    searcher = Searcher(world.settings)
+
+    def seen() -> set[str]:
+        run = Warehouse(str(world.warehouse)).published()
+        assert run is not None
+        assert run.vector_tables == first.vector_tables
+        pairs = world.table(retrieval).select("corpus_id", "chunk_id")
+        wanted = world.table("occurrences").filter(pl.col("corpus_id").is_not_null())
+        assert set(pairs.rows()) == set(wanted.select("corpus_id", "chunk_id").rows())
+        assert pairs.height == pairs.unique().height
+        return {text.removeprefix(f"{BASE} ") for text in texts(found(searcher, BASE, "of one", "ana"))}
+
+    assert seen() == {"a", "c"}
+    # A night that was killed has written rows that no run names; whoever comes next takes none of them along.
+    path = str(world.warehouse / f"{retrieval}.lance")
+    lance.write_dataset(lance.dataset(path).to_table(), path, mode="append")
+    reviews = Reviews(world.settings)
+    (item,) = reviews.page(Filters(), scopes=None).items
+    reviews.decide([Choice(item.review_id, "delete")], by="ana", scopes=None)
+    assert reviews.apply_outstanding() == 1
+    assert seen() == {"a"}
+    merged = world.table("variants")["chunk_id"][0]
+    unmerge(world.settings, merged, by="ana", reason=None, progress=Progress(quiet=True))
+    assert seen() == {"a", "b"}
+    world.night(*rows, row("one", "d", f"{BASE} d", at="2026-01-04"), seen_at_column="at")
+    assert seen() == {"a", "b", "d"}
+    rollback(world.settings, first.run_id, progress=Progress(quiet=True))
+    assert seen() == {"a", "c"}
+    assert reviews.apply_outstanding() == 1
+    assert seen() == {"a"}
+    world.night(*rows, row("one", "d", f"{BASE} d", at="2026-01-04"), seen_at_column="at")
+    assert seen() == {"a", "d"}
+
+
+def test_a_warehouse_from_before_there_were_corpora_is_searched_by_them_once_a_night_has_seen_them(
+    small: World, endpoint: WordEndpoint
+) -> None:
+    path = small.folder / "rows.parquet"
+    pl.DataFrame({"id": ["1"], "workspace_id": ["acme"], "text": [f"{WORDS} is red"]}).write_parquet(path)
+    before = run_night(small.warehouse, {"path": str(path)}, embedding=endpoint.settings(batch_size=100)).run
+    assert not [name for name in before.vector_tables if name.startswith("retrieval_")]
+    small.night(row("one", "1", f"{WORDS} is red"))
+    searcher = Searcher(small.settings)
+    assert texts(found(searcher, WORDS, "of one", "ana")) == [f"{WORDS} is red"]
+    assert small.table("chunks").height == 1
+    rollback(small.settings, before.run_id, progress=Progress(quiet=True))
+    with pytest.raises(CannotSearch, match="has no corpora"):
+        found(searcher, WORDS, "of one", "ana")
+    small.night(row("one", "1", f"{WORDS} is red"))
+    assert texts(found(searcher, WORDS, "of one", "ana")) == [f"{WORDS} is red"]
 
 
 def test_names_with_quotes_are_names_and_the_filter_is_by_corpus_and_wall(

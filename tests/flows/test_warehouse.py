@@ -513,6 +513,29 @@ def test_pruning_keeps_every_version_that_a_kept_run_names(warehouse: Warehouse)
     assert [run.run_id for run in warehouse.runs()] == ["r0", "r1", "r2", "r3", "r4", "r5"]
 
 
+def test_the_slices_of_a_backfill_count_as_one_run(warehouse: Warehouse) -> None:
+    def slice_of(backfill: str, number: int) -> Run:
+        warehouse.begin()
+        append(warehouse, groups(number))
+        run = replace(run_of(f"r{number}", versions=warehouse.versions()), backfill=backfill)
+        warehouse.commit(run)
+        warehouse.prune(keep_runs=2)
+        return run
+
+    nights = [publish(warehouse, f"r{number}", number) for number in range(2)]
+    slices = [slice_of("one", number) for number in range(2, 8)]
+    assert [warehouse.can_restore(run) for run in nights] == [False, True]
+    assert [warehouse.can_restore(run) for run in slices] == [False, False, False, True, True, True]
+    others = [slice_of("other", number) for number in range(8, 10)]
+    assert not warehouse.can_restore(nights[1])
+    assert all(warehouse.can_restore(run) for run in (slices[-1], *others))
+    # After a rollback the same backfill is another run of it.
+    warehouse.commit(replace(slices[-1], run_id="r10", status="rollback", restores="r7", backfill=None))
+    again = slice_of("other", 11)
+    assert warehouse.can_restore(again)
+    assert warehouse.standing() == {"r0", "r1", *(f"r{number}" for number in range(2, 8)), "r10", "r11"}
+
+
 def test_pruning_after_going_back_keeps_what_the_older_run_named(warehouse: Warehouse) -> None:
     first, second = publish(warehouse, "r1", 1), publish(warehouse, "r2", 2)
     warehouse.commit(replace(first, run_id="r3", status="rollback", restores="r1"))
