@@ -185,6 +185,7 @@ def test_the_status_of_documents_follows_the_run(tmp_path: Path, monkeypatch: py
             row("faq", "2", "two texts", doc_id="half"),
             row("faq", "3", "a broken text", doc_id="half"),
             row("faq", "4", "", doc_id="poor"),
+            row("faq", "5", "the rest of it", doc_id="poor"),
         )
 
         def statuses() -> dict[str, tuple[str, str | None]]:
