@@ -12,6 +12,7 @@ from rich.console import Console
 from flows.check import CHECKED, Checker, check_inputs
 from flows.checked_table import show, summary_lines
 from flows.lock import writer_lock
+from flows.warehouse import Warehouse
 from schemas.rows import ROWS
 from schemas.terms import (
     COMPLEMENTARY,
@@ -152,6 +153,42 @@ def test_what_is_kept_apart_is_never_a_duplicate_in_other_words(nights: Nights) 
     assert checked(nights, ("acme", "b", 2, forced))["action"].item() == STORED_AS_NEW
     (alone,) = checked(nights, ("acme", "b", 2), scopes={"acme": {"dedup": False}}).rows(named=True)
     assert (alone["action"], alone["existing_chunk_id"]) == (STORED_AS_NEW, None)
+
+
+def test_nothing_comes_of_a_chunk_that_was_deleted_and_it_is_said(nights: Nights) -> None:
+    nights.run(("acme", "a", 1), ("acme", "b", 1))
+    warehouse = Warehouse(str(nights.warehouse))
+    warehouse.head("chunks").update({"deleted_at": "first_seen_at"}, where=f"chunk_id = '{nights.id_of('a')}'")
+    nights.run()  # publishes
+    told = "deleted by a reviewer on 2026-01-01: no search finds it"
+    (again,) = checked(nights, ("acme", "a", 2)).rows(named=True)
+    assert (again["duplicate_kind"], again["evidence"]) == ("exact", f"same content hash; {told}")
+    names = {"same": EQUIVALENT, "newer": SUPERSEDING, "open": UNKNOWN, "no": CONTRADICTORY}
+    for name, relation in names.items():
+        larger = {"larger": "newer"} if name == "newer" else {}
+        nights.verdicts.say("a", name, relation, **larger, **({"confidence": 0.3} if name == "open" else {}))
+        nights.verdicts.say("b", name, DISTINCT)
+    found = checked(nights, *[("acme", name, 2) for name in names])
+    assert found.select("action", "is_duplicate").unique().rows() == [(STORED_AS_NEW, False)]
+    assert set(found["existing_chunk_id"]) == {nights.id_of("b")}
+    nights.verdicts.say("b", "same", EQUIVALENT)
+    (live,) = checked(nights, ("acme", "same", 2)).rows(named=True)
+    assert (live["action"], live["existing_chunk_id"]) == (MERGED, nights.id_of("b"))
+
+
+def test_the_only_candidate_of_a_row_being_deleted_is_said(nights: Nights) -> None:
+    nights.run(("acme", "a", 1))
+    warehouse = Warehouse(str(nights.warehouse))
+    warehouse.head("chunks").update({"deleted_at": "first_seen_at"})
+    nights.run()
+    nights.verdicts.say("a", "same")
+    (found,) = checked(nights, ("acme", "same", 2)).rows(named=True)
+    assert (found["action"], found["is_duplicate"], found["existing_chunk_id"]) == (
+        STORED_AS_NEW,
+        False,
+        nights.id_of("a"),
+    )
+    assert found["evidence"] == "a and same; deleted by a reviewer on 2026-01-01: no search finds it"
 
 
 def test_bad_rows_are_shown_with_the_rule_that_they_break(nights: Nights) -> None:
