@@ -1,6 +1,7 @@
 """What would become of rows: the same as a night makes of them, from the same scope, with nothing written."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,16 @@ def row(name: str, scope: str = "acme", **over: Any) -> pl.DataFrame:
     """A row as the door lets it in."""
     said = {"scope": scope, "kind": "text", "source": "s", "source_row_id": name, "locator": name, "text": text(name)}
     return ROWS.shaped(pl.DataFrame([said | {"metadata": "{}"} | over]))
+
+
+def delete(nights: Nights, name: str) -> None:
+    """As a reviewer's answer does it: a run of its own in which the chunk is out."""
+    warehouse, chunk_id = Warehouse(str(nights.warehouse)), nights.id_of(name)
+    warehouse.begin()
+    warehouse.head("chunks").update({"deleted_at": "first_seen_at"}, where=f"chunk_id = '{chunk_id}'")
+    run = warehouse.published()
+    assert run is not None
+    warehouse.commit(replace(run, run_id=f"{run.run_id}x", table_versions=warehouse.versions(*run.vector_tables)))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -157,9 +168,7 @@ def test_what_is_kept_apart_is_never_a_duplicate_in_other_words(nights: Nights) 
 
 def test_nothing_comes_of_a_chunk_that_was_deleted_and_it_is_said(nights: Nights) -> None:
     nights.run(("acme", "a", 1), ("acme", "b", 1))
-    warehouse = Warehouse(str(nights.warehouse))
-    warehouse.head("chunks").update({"deleted_at": "first_seen_at"}, where=f"chunk_id = '{nights.id_of('a')}'")
-    nights.run()  # publishes
+    delete(nights, "a")
     told = "deleted by a reviewer on 2026-01-01: no search finds it"
     (again,) = checked(nights, ("acme", "a", 2)).rows(named=True)
     assert (again["duplicate_kind"], again["evidence"]) == ("exact", f"same content hash; {told}")
@@ -178,9 +187,7 @@ def test_nothing_comes_of_a_chunk_that_was_deleted_and_it_is_said(nights: Nights
 
 def test_the_only_candidate_of_a_row_being_deleted_is_said(nights: Nights) -> None:
     nights.run(("acme", "a", 1))
-    warehouse = Warehouse(str(nights.warehouse))
-    warehouse.head("chunks").update({"deleted_at": "first_seen_at"})
-    nights.run()
+    delete(nights, "a")
     nights.verdicts.say("a", "same")
     (found,) = checked(nights, ("acme", "same", 2)).rows(named=True)
     assert (found["action"], found["is_duplicate"], found["existing_chunk_id"]) == (
