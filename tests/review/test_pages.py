@@ -335,6 +335,19 @@ def test_many_at_once_are_seen_first_and_undone_as_one(visitor: Visits, what: st
     assert open_count(one) == ALL
 
 
+def test_one_that_cannot_be_merged_is_named_and_nothing_of_the_bulk_is_done(
+    visitor: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = visitor().signs_in()
+    seen = re.search(r'name="seen" value="([0-9a-f]+)"', text_of(one, "/bulk/accept_high_confidence"))
+    assert seen
+    monkeypatch.setattr("flows.reviews.why_not", lambda desk, entry: "it is <apart>")
+    answer = one.sends("/bulk/accept_high_confidence", seen=seen[1])
+    assert answer.status_code == 409
+    assert re.search(r"Nothing was done. .*: [0-9a-f]{32}: cannot be merged: it is &lt;apart&gt;", answer.text)
+    assert open_count(one) == ALL
+
+
 def test_nothing_else_is_done_than_what_was_seen(visitor: Visits) -> None:
     one = visitor().signs_in()
     seen = re.search(r'name="seen" value="([0-9a-f]+)"', text_of(one, "/bulk/accept_high_confidence"))
