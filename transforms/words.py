@@ -79,17 +79,19 @@ _MONTH_NAME = (
     r"(January|February|March|April|May|June|July|August|September|October|November|December"
     r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?)"
 )
-# Dates whose parts are told apart by their places or sizes, as day, month and year. Beside a year `May` is a month.
+# Dates whose parts are told apart by their places or sizes, as day, month and year; beside a year `May` is a month.
 _DATES = (
     (rf"\b{_MONTH_NAME} (\d{{1,2}})(?:st|nd|rd|th)?,? {_YEAR}\b", "${2} ${1} ${3}"),
     (rf"\bMay,? {_YEAR}\b", "month5 ${1}"),
     (rf"\b{_YEAR}[-/.](\d{{2}})[-/.](\d{{2}})\b", "${3} month${2} ${1}"),
     (rf"\b{_DAY_ABOVE_12}[-/.]{_MONTH_NUMBER}[-/.]{_YEAR}\b", "${1} month${2} ${3}"),
     (rf"\b{_MONTH_NUMBER}[-/.]{_DAY_ABOVE_12}[-/.]{_YEAR}\b", "${2} month${1} ${3}"),
+    # The time of day, as Portuguese and French write it.
+    (r"\b([01]?\d|2[0-3])h([0-5]\d)\b", "${1}:${2}"),
 )
 # Texts that any of these is in, at a glance.
 _FIGURES = (
-    r"(?:^|[\s(\[])[-−–]\p{Sc}?\d|\d[-/. \x{A0}\x{202F}]\d|(?:\d(?:st|nd|rd|th)?,?|May,?) (?:19|20)\d"
+    r"(?:^|[\s(\[])[-−–]\p{Sc}?\d|\d[-/.h \x{A0}\x{202F}]\d|(?:\d(?:st|nd|rd|th)?,?|May,?) (?:19|20)\d"
     r"|(?i:\bp[eo]r ci?en)"
 )
 _MONTH_TOKEN = re.compile(r"month0?([1-9]|1[0-2])")
