@@ -174,8 +174,8 @@ def test_nothing_comes_of_a_chunk_that_was_deleted_and_it_is_said(nights: Nights
     assert (again["duplicate_kind"], again["evidence"]) == ("exact", f"same content hash; {told}")
     names = {"same": EQUIVALENT, "newer": SUPERSEDING, "open": UNKNOWN, "no": CONTRADICTORY}
     for name, relation in names.items():
-        larger = {"larger": "newer"} if name == "newer" else {}
-        nights.verdicts.say("a", name, relation, **larger, **({"confidence": 0.3} if name == "open" else {}))
+        larger = "newer" if name == "newer" else None
+        nights.verdicts.say("a", name, relation, larger=larger, confidence=0.3 if name == "open" else 0.95)
         nights.verdicts.say("b", name, DISTINCT)
     found = checked(nights, *[("acme", name, 2) for name in names])
     assert found.select("action", "is_duplicate").unique().rows() == [(STORED_AS_NEW, False)]

@@ -150,7 +150,7 @@ def test_a_file_that_did_not_come_in_is_never_known_by_the_text_of_the_next(tmp_
     blank = write(tmp_path / "one", {"acme/blank.md": "   "})
     # Its text is more than its text, so that its bytes say nothing.
     secret = {**write(tmp_path / "two", {"boreal/secret.md": "Of boreal alone."}), "metadata_columns": ["text"]}
-    allow = {"guard": {"max_reject_share": 1}}
+    allow: dict[str, Any] = {"guard": {"max_reject_share": 1}}
     run_night(tmp_path / "w", blank, secret, **allow)
     assert published(tmp_path / "w", "parsed_files").is_empty()
     run_night(tmp_path / "w", blank, **allow)

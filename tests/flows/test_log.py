@@ -155,7 +155,8 @@ def test_the_first_row_of_a_file_without_a_header_is_not_logged(tmp_path: Path, 
     (tmp_path / "rows.csv").write_text(f"{header}\na,b\n")
     path = tmp_path / "night.log"
     given = {"path": str(tmp_path / "rows.csv")}
-    for over in ({}, {"corpora": {"corpora": given["path"], "agents": given["path"]}}):
+    sections: list[dict[str, Any]] = [{}, {"corpora": {"corpora": given["path"], "agents": given["path"]}}]
+    for over in sections:
         with pytest.raises(UnreadableSource, match=SECRET):
             run_night(tmp_path / "out", given, **json_log(path), **over)
     assert SECRET not in path.read_text()
