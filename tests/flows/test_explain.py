@@ -64,18 +64,19 @@ def test_the_chunk_that_stands_and_its_variants_tell_of_each_other(nights: Night
 def test_every_other_relation_is_told_from_both_sides(nights: Nights) -> None:
     nights.verdicts.say("a", "link", COMPLEMENTARY)
     nights.verdicts.say("a", "no", CONTRADICTORY, evidence="two valves, three valves")
-    nights.verdicts.say("a", "ask", UNKNOWN, confidence=0.4, reading=0.91)
+    nights.verdicts.say("link", "ask", UNKNOWN, confidence=0.4, reading=0.91)
     nights.verdicts.say("a", "new", SUPERSEDING, larger="new")
     nights.run(*[("acme", name, day) for day, name in enumerate(("a", "link", "no", "ask", "new"), 1)], source="in")
     rows = {name: f"{nights.id_of(name)[:12]} (in:acme-{name})" for name in ("a", "link", "no", "ask", "new")}
     old = parts(nights, "a")
     assert old["links"] == f"  complementary with {rows['link']}"
     assert old["contradictions"] == f"  open, with {rows['no']}"
-    assert f"about {rows['ask']}, which may be the same" in old["review"]
     held = "it held from 2026-01-01 02:00 to 2026-01-05 02:00"
     assert old["validity"] == f"  replaced by {rows['new']}; {held}"
     assert old["group"] == "  stands for itself; nothing is merged into it"
-    assert parts(nights, "link")["links"] == f"  complementary with {rows['a']}"
+    link = parts(nights, "link")
+    assert link["links"] == f"  complementary with {rows['a']}"
+    assert f"about {rows['ask']}, which may be the same" in link["review"]
     against = parts(nights, "no")["judged against"]
     assert "contradictory, confidence 0.99 -> flagged_as_contradiction" in against
     assert "two valves, three valves" in against

@@ -321,6 +321,7 @@ def test_no_scope_can_imitate_another(rows: list[tuple[str, str]]) -> None:
         source=pl.lit("s"),
         source_row_id=pl.int_range(pl.len()).cast(pl.String),
         chunk_index=pl.lit(None, dtype=pl.Int32),
+        corpus_id=pl.lit(None, dtype=pl.String),
     )
     ids = frame.lazy().pipe(with_ids, unchecked_scopes=[]).collect()
     assert ids.select("scope", "chunk_id").unique().height == ids["chunk_id"].n_unique()

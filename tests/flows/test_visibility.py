@@ -104,6 +104,7 @@ def test_the_macros_and_the_function_show_the_same(
                 mart.register("rows", tables[contract.name].to_arrow())
                 mart.execute(f"insert into {contract.name} by name from rows")
                 mart.unregister("rows")
+        mart.execute("create table mart_run as select 'the run' as run_id")
         mart.execute(_views())
         corpora_in_sql = mart.execute("from visible_corpora($1, $2)", [agent, user]).fetchall()
         columns = "canonical_id, chunk_id, scope, corpus_id, corpus_type, corpus_name, corpus_ids, occurrences, "
