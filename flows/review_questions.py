@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,8 @@ _SHOWN = (
 _HIDDEN_ONE_BY_ONE = 200
 # Up to so many keys are named one by one, so that only the rows they are of are read.
 _NAMED = 64
+_CURSOR_ID = re.compile(r"[0-9a-f]{1,64}")
+_FARTHEST = 2**62
 Scopes = frozenset[str] | None
 
 
@@ -449,8 +452,13 @@ def _read_cursor(cursor: str | None) -> tuple[str, list[Any] | None]:
         return "after", None
     try:
         way, number, name = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if way in ("before", "after") and isinstance(name, str):
-            return way, [int(number), name]
-    except (ValueError, TypeError):
+        if (
+            way in ("before", "after")
+            and isinstance(number, int)
+            and isinstance(name, str)
+            and _CURSOR_ID.fullmatch(name)
+        ):
+            return way, [max(-_FARTHEST, min(number, _FARTHEST)), name]
+    except (ValueError, TypeError, RecursionError):
         pass
     return "after", None
