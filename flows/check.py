@@ -69,7 +69,7 @@ CHECKED = pl.Schema(
     }
 )
 _CANDIDATES = pl.Schema({"row": pl.UInt32, "existing_chunk_id": pl.String, "similarity": pl.Float32})
-_EXISTING = ["chunk_id", "canonical_id", "kind", "text", "metadata", "first_seen_at", "keep_apart"]
+_EXISTING = ["chunk_id", "canonical_id", "kind", "text", "metadata", "first_seen_at", "keep_apart", "deleted_at"]
 _STRENGTH = {action: rank for rank, action in enumerate(ACTIONS)}
 # The strength of the action that each relation leads to at best.
 _AT_BEST = {EQUIVALENT: _STRENGTH[MERGED], SUPERSEDING: _STRENGTH[SUPERSEDED], UNKNOWN: _STRENGTH[QUEUED]}
@@ -174,10 +174,14 @@ class Checker:
         existing = self._existing(rows["chunk_id"])
         again = self.warehouse.lookup(OCCURRENCES.name, rows["occurrence_id"], ["occurrence_id"], run=self._run)
         is_itself = pl.col("occurrence_id").is_in(again["occurrence_id"].implode())
-        same = "same content hash"
+        said = (
+            pl.when(is_itself)
+            .then(pl.lit("same content hash: this very row is known"))
+            .otherwise(pl.lit("same content hash"))
+        )
         return (
             rows.select("row", "chunk_id", "occurrence_id")
-            .join(existing.select("chunk_id", "canonical_id", "text"), on="chunk_id", how="inner")
+            .join(existing.select("chunk_id", "canonical_id", "text", "deleted_at"), on="chunk_id", how="inner")
             .select(
                 "row",
                 duplicate_kind=pl.lit(EXACT),
@@ -188,7 +192,8 @@ class Checker:
                 relation=pl.lit(EQUIVALENT),
                 confidence=pl.lit(1.0, dtype=pl.Float32),
                 action=pl.lit(MERGED),
-                evidence=pl.when(is_itself).then(pl.lit(f"{same}: this very row is known")).otherwise(pl.lit(same)),
+                # A row that comes again does not bring back what a person took out.
+                evidence=_with_deleted(said, pl.col("deleted_at")),
             )
         )
 
@@ -204,8 +209,11 @@ class Checker:
             maintain_order="left",
         )
         acted = _acted(self._judged(pairs, rows, existing), self.settings)
-        best = acted.sort("row", _strength(), -pl.col("similarity"), "existing_chunk_id", maintain_order=True).unique(
-            "row", keep="first", maintain_order=True
+        order = ["row", _strength(), _is_deleted(), -pl.col("similarity"), "existing_chunk_id"]
+        best = (
+            acted.sort(order, maintain_order=True)
+            .unique("row", keep="first", maintain_order=True)
+            .with_columns(evidence=_with_deleted(pl.col("evidence"), pl.col("existing_deleted_at")))
         )
         said = ["existing_chunk_id", "existing_canonical_id", "existing_text", "similarity", "relation", "confidence"]
         return best.select("row", "duplicate_kind", *said, "action", "evidence")
@@ -237,6 +245,7 @@ class Checker:
         """The pairs to read next: of each row first the nearest, then every other, as far as it can come before what is
         known of the row's pairs. One that cannot is left unread, since it is not the one that is told."""
         is_open, at_best = pl.col("is_open"), pl.col("at_best").replace_strict(_AT_BEST, return_dtype=pl.Int8)
+        at_best = pl.when(_is_deleted()).then(pl.lit(_STRENGTH[STORED_AS_NEW], dtype=pl.Int8)).otherwise(at_best)
         acted = _acted(judged, self.settings).with_columns(strength=_strength(), at_best=at_best)
         known = pl.when(~is_open).then("strength").min().over("row")
         nearest_known = pl.when(~is_open & (pl.col("strength") == known)).then("similarity").max().over("row")
@@ -303,6 +312,20 @@ def _strength() -> pl.Expr:
     return pl.col("action").replace_strict(_STRENGTH, return_dtype=pl.Int8)
 
 
+def _is_deleted() -> pl.Expr:
+    return pl.col("existing_deleted_at").is_not_null()
+
+
+def _with_deleted(evidence: pl.Expr, deleted_at: pl.Expr) -> pl.Expr:
+    """The evidence, and where what is there was taken out by a person, that it was, and when."""
+    told = deleted_at.dt.strftime("deleted by a reviewer on %Y-%m-%d: no search finds it")
+    return (
+        pl.when(deleted_at.is_null())
+        .then(evidence)
+        .otherwise(pl.concat_str(evidence, told, separator="; ", ignore_nulls=True))
+    )
+
+
 def _with_keys(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """The rows, numbered, with the ids that a night would give them."""
     kinds = rows["kind"].unique().to_list()
@@ -321,7 +344,8 @@ def _acted(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """The judged pairs with the row's `action`, and `duplicate_kind`.
 
     A group takes in only what may be merged into the chunk that stands for it. A row that is older than what is there
-    replaces nothing, and one that says more than a chunk which would be merged into it is no duplicate.
+    replaces nothing, and one that says more than a chunk which would be merged into it is no duplicate. Of a pair with
+    a chunk that is deleted nothing comes.
     """
     may_merge = ~pl.any_horizontal(pl.col("keep_apart", "existing_keep_apart").fill_null(value=False))
     is_row_first = pl.col("stands").eq_missing(pl.lit(RIGHT))
@@ -333,7 +357,9 @@ def _acted(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     return (
         judged.with_columns(action=by_itself.otherwise(pl.lit(STORED_AS_NEW)))
         .with_columns(
-            action=pl.when((action == MERGED) & (pl.col("existing_stands_id") != pl.col("existing_chunk_id")))
+            action=pl.when(_is_deleted())
+            .then(pl.lit(STORED_AS_NEW))
+            .when((action == MERGED) & (pl.col("existing_stands_id") != pl.col("existing_chunk_id")))
             .then(pl.lit(LINKED))
             .when((action == SUPERSEDED) & ~is_row_first)
             .then(pl.lit(STORED_AS_NEW))

@@ -59,6 +59,10 @@ class KnownFiles:
         self._tonight: dict[int, dict[str, list[str]]] = {}
         self._now: tuple[ParsedFile, int] | None = None
 
+    def next_file(self) -> None:
+        """Another file is read: what was asked of the one before it, which may not have come in, is not of this one."""
+        self._now = None
+
     def recall(
         self, about: Batch, file: SourceFile, *, scope: str | None, content: bytes, cut: ChunkingSettings | None
     ) -> Batch | None:
@@ -66,7 +70,7 @@ class KnownFiles:
 
         `about` is the file's row without its text. What is then parsed is to be handed to `parsed`.
         """
-        self._now = None
+        self.next_file()
         if scope is None:
             return None
         size, digest = len(content), file_hash(scope, [content])
@@ -141,8 +145,8 @@ def record_files(staging: Path, folder: Path, *, warehouse: Warehouse, run: Run 
     number = pl.format("#{}", "chunk_index").str.len_bytes().fill_null(0)
     place = pl.col("locator").str.head(pl.col("locator").str.len_chars() - number)
     windows = (
-        keys.select("row", "source", "chunk_index", "chunk_id", "layout_digest", place=place)
-        .join(files.lazy(), on=["source", "place"], how="inner")
+        keys.select("row", "source", "scope", "chunk_index", "chunk_id", "layout_digest", place=place)
+        .join(files.lazy(), on=["source", "place", "scope"], how="inner")
         .collect(engine="streaming")
         .sort("file_key", "chunk_index", "row")
     )

@@ -169,6 +169,8 @@ class _Door:
     def _recall(self, source: Source, file: SourceFile, default_scope: DefaultScope) -> Recall | None:
         """What looks a document up by its bytes, in the scope it would be in."""
         known = self._known
+        if known is not None:
+            known.next_file()
         if known is None or file.format != "documents":
             return None
 

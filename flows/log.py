@@ -21,6 +21,7 @@ _logger = logging.getLogger("nightfold.night")
 logging.getLogger("nightfold").addHandler(logging.NullHandler())
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 _FIELDS = "nightfold_fields"
+_NAMES_COLUMNS = "there are ", "the header names "
 
 
 class LogNotWritten(NightfoldError):
@@ -86,10 +87,13 @@ def log(event: str, level: int = logging.INFO, /, **fields: Any) -> None:
 
 
 def log_failure(error: BaseException, **fields: Any) -> None:
-    """A run that ended early. A library that could not read a file may quote from it: then the kind of error is all."""
-    quotes = isinstance(error, UnreadableSource) and error.__cause__ is not None
+    """A run that ended early. A library that could not read a file may quote from it, and so does who names the columns
+    that are there, since a file without a header has its first row in their place: then the kind of error is all."""
+    why = str(error)
+    has_quoted = error.__cause__ or error.__context__ or any(words in why for words in _NAMES_COLUMNS)
+    quotes = isinstance(error, UnreadableSource) and bool(has_quoted)
     is_known = isinstance(error, NightfoldError) and not quotes
-    log("run.failed", logging.ERROR, **fields, error=type(error).__name__, why=str(error) if is_known else None)
+    log("run.failed", logging.ERROR, **fields, error=type(error).__name__, why=why if is_known else None)
 
 
 def log_chunks(stage: str, staging: Path, *, run_id: str) -> None:

@@ -163,11 +163,12 @@ select q.review_id, q.scope, q.chunk_id, k.kind, k.source, k.source_row_id, k.te
        coalesce(q.candidates[1].reading, q.candidates[1].similarity) as similarity,
        list_max(list_transform(q.candidates, lambda c: coalesce(c.reading, c.similarity))) as highest_similarity,
        len(q.candidates)::int as candidates, q.candidates[1].chunk_id as best_chunk_id,
-       b.canonical_id as best_canonical_id, q.reason, q.queued_at, q.asked_us
+       b.canonical_id as best_canonical_id, q.reason, q.queued_at, q.asked_us,
+       q.asked_us::hugeint * 18446744073709551616 + ('0x' || q.review_id[:16])::ubigint as place
 from asked q
 join chunks k on k.chunk_id = q.chunk_id
 left join chunks b on b.chunk_id = q.candidates[1].chunk_id
-order by q.asked_us, q.review_id;
+order by place;
 comment on table review_items is 'Open questions, oldest first, a line each: what the review page lists.';
 comment on column review_items.review_id is 'The question, as in pending_reviews';
 comment on column review_items.scope is 'The wall';
@@ -186,7 +187,8 @@ comment on column review_items.best_chunk_id is 'The best candidate';
 comment on column review_items.best_canonical_id is 'The group that the best candidate is in now';
 comment on column review_items.reason is 'Why a person is asked';
 comment on column review_items.queued_at is 'When it was asked';
-comment on column review_items.asked_us is 'queued_at in microseconds; with review_id the order of the list';
+comment on column review_items.asked_us is 'queued_at in microseconds';
+comment on column review_items.place is 'asked_us and the beginning of review_id as one number: the order of the list';
 
 create or replace view review_log as
 select d.decided_at, d.reviewer, d.decision, d.scope, k.text, t.text as target_text, d.notes, q.reason as asked_because,

@@ -34,7 +34,7 @@ COLUMNS = (
 _WANTED = ("review_id", *ANSWERED)
 _PAGE = 1_000
 # What a spreadsheet takes for a formula when a cell begins with it; a quote before it says that it is text.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n", "'")
 _MOST_LINES = 20
 
 
@@ -221,6 +221,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _read_csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     text = path.read_bytes().decode("utf-8-sig")
+    # The texts beside the answers may be of any length.
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     first = text.partition("\n")[0]
     # A spreadsheet of some countries writes a semicolon where others have a comma.
     delimiter = max((",", ";", "\t"), key=first.count)
@@ -235,7 +237,8 @@ def _read_csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    # Not by `splitlines`: a text may hold what that takes for the end of a line, and JSON leaves as it is.
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if line.strip():
             try:
                 row = json.loads(line)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,8 +33,12 @@ _SHOWN = (
     "epoch_us(first_seen_at) as first_us, epoch_us(last_seen_at) as last_us, "
     "superseded_by is null and deleted_at is null as is_current"
 )
+# Up to so many questions that were answered since are told apart by a scan, which keeps the order; more by a join.
+_HIDDEN_ONE_BY_ONE = 200
 # Up to so many keys are named one by one, so that only the rows they are of are read.
 _NAMED = 64
+_CURSOR_ID = re.compile(r"[0-9a-f]{1,64}")
+_FARTHEST = 2**62
 Scopes = frozenset[str] | None
 
 
@@ -88,12 +93,17 @@ class Questions:
         """The condition, and its values, of the items that are open to this reader."""
         where, given = ["true"], list[Any]()
         if scopes is not None:
-            where.append("scope in (select unnest($n::varchar[]))")
+            where.append("list_contains($n::varchar[], scope)")
             given.append(sorted(scopes))
-        hidden = list(self.outstanding().hidden.values())
+        hidden = [_place(asked_us, review_id) for review_id, asked_us in self.outstanding().hidden.values()]
         if hidden:
-            where.append("(review_id, asked_us) not in (select unnest($n::varchar[]), unnest($n::bigint[]))")
-            given += [[review_id for review_id, _ in hidden], [asked for _, asked in hidden]]
+            one_by_one = len(hidden) <= _HIDDEN_ONE_BY_ONE
+            where.append(
+                "not list_contains($n::hugeint[], place)"
+                if one_by_one
+                else "place not in (select unnest($n::hugeint[]))"
+            )
+            given.append(hidden)
         for name, value in (("scope", filters.scope), ("relation", filters.relation), ("source", filters.source)):
             if value is not None:
                 where.append(f"{name} = $n")
@@ -123,10 +133,10 @@ class Questions:
         way, at = _read_cursor(cursor)
         if at is not None:
             where += f" and {_beyond(way, len(given))}"
-            given += at
-        # The table stands in the order of the list: forward, it is read until the page is full.
-        order = "" if way == "after" else "order by asked_us desc, review_id desc"
-        rows = self._mart.rows(f"select {_ITEM} from mart.review_items where {where} {order} limit {limit + 1}", given)
+            given.append(_place(*at))
+        rows = self._mart.rows(
+            f"select {_ITEM} from mart.review_items where {where} {_in_order(way, where)} limit {limit + 1}", given
+        )
         more, rows = len(rows) > limit, rows[:limit]
         if way == "before":
             rows.reverse()
@@ -144,7 +154,7 @@ class Questions:
         return [
             _item(row)
             for row in self._mart.rows(
-                f"select {_ITEM} from mart.review_items where {condition} and {where} order by asked_us, review_id",
+                f"select {_ITEM} from mart.review_items where {condition} and {where} order by place",
                 given,
             )
         ]
@@ -174,10 +184,11 @@ class Questions:
         asked = self._asked(review_id, scopes=scopes)
         where, given = self._without_hidden(scopes, filters)
         found: list[str | None] = []
-        for way, order in (("before", "order by asked_us desc, review_id desc"), ("after", "")):
+        for way in ("before", "after"):
             rows = self._mart.rows(
-                f"select review_id from mart.review_items where {where} and {_beyond(way, len(given))} {order} limit 1",
-                [*given, asked["asked_us"], review_id],
+                f"select review_id from mart.review_items where {where} and {_beyond(way, len(given))} "
+                f"{_in_order(way, where)} limit 1",
+                [*given, _place(asked["asked_us"], review_id)],
             )
             found.append(rows[0][0] if rows else None)
         return found[0], found[1]
@@ -388,10 +399,21 @@ def _among(column: str, keys: list[str]) -> tuple[str, list[Any]]:
 
 
 def _beyond(way: str, given: int) -> str:
-    """The condition of the items before or after (asked_us, review_id), which are the next values."""
-    sign = ">" if way == "after" else "<"
-    asked, review = f"${given + 1}::bigint", f"${given + 2}"
-    return f"asked_us {sign}= {asked} and (asked_us {sign} {asked} or review_id {sign} {review})"
+    """The condition of the items before or after a place, which is the next value."""
+    return f"place {'>' if way == 'after' else '<'} ${given + 1}::hugeint"
+
+
+def _place(asked_us: int, review_id: str) -> int:
+    """Where a question stands in the list, as the mart has it."""
+    return (asked_us << 64) + int(review_id[:16], 16)
+
+
+def _in_order(way: str, where: str) -> str:
+    """Forward nothing is sorted: the table stands in this order, and a scan keeps it, so that it is read until the page
+    is full. A condition that joins does not keep it."""
+    if way == "before":
+        return "order by place desc"
+    return "order by place" if "(select " in where else ""
 
 
 def _numbered(condition: str) -> str:
@@ -430,8 +452,13 @@ def _read_cursor(cursor: str | None) -> tuple[str, list[Any] | None]:
         return "after", None
     try:
         way, number, name = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if way in ("before", "after") and isinstance(name, str):
-            return way, [int(number), name]
-    except (ValueError, TypeError):
+        if (
+            way in ("before", "after")
+            and isinstance(number, int)
+            and isinstance(name, str)
+            and _CURSOR_ID.fullmatch(name)
+        ):
+            return way, [max(-_FARTHEST, min(number, _FARTHEST)), name]
+    except (ValueError, TypeError, RecursionError):
         pass
     return "after", None

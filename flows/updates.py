@@ -50,7 +50,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Emitted:
-    """How many rows were written, and how many have no id that an update could name."""
+    """How many rows were written, and how many have no id, or a scope, that an update could name."""
 
     updates: int
     without_id: int
@@ -76,11 +76,11 @@ def emit_updates(folder: Path, *, warehouse: Warehouse, source: str, target: Tar
     counts = {"updates": 0, "without_id": 0, "rejects": 0}
     with closing(_opened(warehouse, folder)) as mart:
         with _whole(folder / SQL_FILE) as sql, _whole(folder / CSV_FILE) as table:
-            lines = csv.writer(table, lineterminator="\n")
+            lines = csv.writer(_Lines(table))
             lines.writerow(_CSV)
             statements = _Statements(sql, target)
             for row in _rows(mart, _UPDATES, source):
-                if own_place.fullmatch(row[0]) or "\0" in row[0]:
+                if own_place.fullmatch(row[0]) or "\0" in row[0] or not _names_scope(row[6], target):
                     counts["without_id"] += 1
                     continue
                 counts["updates"] += 1
@@ -88,7 +88,7 @@ def emit_updates(folder: Path, *, warehouse: Warehouse, source: str, target: Tar
                 lines.writerow([*row[:5], "true" if row[5] else "false", *row[6:]])
             statements.close()
         with _whole(folder / REJECTS_FILE) as table:
-            lines = csv.writer(table, lineterminator="\n")
+            lines = csv.writer(_Lines(table))
             lines.writerow(("id", "locator", "reason", "detail"))
             for row in _rows(mart, _REJECTS, source):
                 counts["rejects"] += 1
@@ -119,12 +119,23 @@ def _whole(path: Path) -> Iterator[TextIO]:
     keep(unfinished, path)
 
 
+class _Lines:
+    """Rows of CSV with a plain end. The writer quotes what its own end of a row holds: with this one a carriage return
+    in a value, which would end the row for who reads it."""
+
+    def __init__(self, table: TextIO) -> None:
+        self._table = table
+
+    def write(self, row: str) -> int:
+        return self._table.write(row.removesuffix("\r\n") + "\n")
+
+
 class _Statements:
     """Updates in transactions of a bounded number of rows."""
 
     def __init__(self, sql: TextIO, target: Target) -> None:
         self._sql, self._target, self._open = sql, target, 0
-        sql.write(f"-- For {target.table}, which needs the columns {', '.join(_SET)}.\n")
+        sql.write(f"-- For {' '.join(target.table.split())}, which needs the columns {', '.join(_SET)}.\n")
 
     def write(self, row: tuple[Any, ...]) -> None:
         if not self._open:
@@ -154,11 +165,19 @@ def named(parts: Sequence[str]) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
+def _names_scope(scope: str, target: Target) -> bool:
+    """Whether the columns tell this scope from every other: an update by some of them would meet rows of others."""
+    return not target.scope_columns or scope.count(SCOPE_SEPARATOR) + 1 == len(target.scope_columns)
+
+
 def update(row: tuple[Any, ...], target: Target) -> str:
     """The statement for one row."""
     old_id, *values, scope, place = row
     sets = ", ".join(f"{named([name])} = {quoted(value)}" for name, value in zip(_SET, values, strict=True))
-    where = [(target.id_column, old_id), *zip(target.scope_columns, scope.split(SCOPE_SEPARATOR), strict=False)]
+    where = [
+        (target.id_column, old_id),
+        *zip(target.scope_columns, scope.split(SCOPE_SEPARATOR), strict=bool(target.scope_columns)),
+    ]
     where += [("chunk_index", place)] if place is not None else []
     told = " AND ".join(f"{named([name])} = {quoted(value)}" for name, value in where)
     return f"UPDATE {named(target.table.split('.'))} SET {sets} WHERE {told};\n"

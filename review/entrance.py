@@ -58,9 +58,12 @@ def sign_out(visit: Visit) -> Response:
 
 def _local(path: str) -> str:
     """A path of this site, or nothing: a link must not send who has just signed in elsewhere."""
+    # Before it is taken apart: what begins with two slashes may be no address at all.
+    is_path = path.startswith("/") and not path.startswith("//") and "\\" not in path
+    if not is_path or not path.isprintable() or len(path) > _LONGEST_NEXT:
+        return ""
     parts = urlsplit(path)
-    is_ours = path.startswith("/") and not path.startswith("//") and not parts.scheme and not parts.netloc
-    return path if is_ours and "\\" not in path and path.isprintable() and len(path) <= _LONGEST_NEXT else ""
+    return path if not parts.scheme and not parts.netloc else ""
 
 
 def help_page(visit: Visit) -> Response:

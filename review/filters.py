@@ -8,7 +8,7 @@ from flows.review_terms import Filters
 
 _NUMBERS = ("min_confidence", "max_confidence", "min_similarity", "max_similarity")
 _WORDS = ("scope", "relation", "source", "text")
-_LONGEST = 400
+_LONGEST, _LONGEST_DAYS = 400, 5
 AGES = {1: "a day", 7: "a week", 30: "a month", 90: "three months"}
 
 
@@ -43,7 +43,7 @@ def asked(query: dict[str, str]) -> Asked:
                 kept[name], found[name] = given[name], number
     if "older_than_days" in given:
         days = given["older_than_days"]
-        if days.isascii() and days.isdecimal() and 0 < int(days[:6]) < 100_000:
+        if days.isascii() and days.isdecimal() and len(days) <= _LONGEST_DAYS and int(days) > 0:
             kept["older_than_days"], found["older_than_days"] = days, int(days)
         else:
             faults.append("age: whole days")

@@ -217,7 +217,7 @@ def _bulk(visit: Visit) -> Bulk:
     return visit.site.reviews.bulk_preview(cast("BulkKind", what), wanted.filters, scopes=visit.scopes)
 
 
-def _preview(visit: Visit, bulk: Bulk, *, is_stale: bool = False) -> Response:
+def _preview(visit: Visit, bulk: Bulk, *, is_stale: bool = False, fault: str = "") -> Response:
     counts = [
         ("open now", bulk.counts.get("open", 0)),
         ("answered by this", len(bulk.choices)),
@@ -225,7 +225,8 @@ def _preview(visit: Visit, bulk: Bulk, *, is_stale: bool = False) -> Response:
     ]
     return visit.page(
         "bulk.html",
-        code=409 if is_stale else 200,
+        code=409 if is_stale or fault else 200,
+        fault=fault,
         what=bulk.what,
         asked=asked(visit.query),
         n=len(bulk.choices),
@@ -253,6 +254,9 @@ def bulk(visit: Visit) -> Response:
         batch_id = visit.site.reviews.bulk(found, by=visit.session.name, scopes=visit.scopes)
     except (AlreadyDecided, NoSuchQuestion):
         return _preview(visit, _bulk(visit), is_stale=True)
+    except BadChoice as error:
+        visit.audit("bulk", found.what, allowed=False, detail="bad choice")
+        return _preview(visit, _bulk(visit), fault=f"Nothing was done. Answer this one by itself first: {error}")
     visit.site.applier.ask()
     n = len(found.choices)
     done = _BULKS[found.what]["done"]

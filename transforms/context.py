@@ -48,12 +48,19 @@ def counted(text: str) -> int:
 
 def _title(title: str) -> str:
     """In one line that cannot be taken for a header."""
-    return "- " + " ".join(_defused(title).split())
+    return "- " + _seen(" ".join(_defused(title).split()))
 
 
 def _quoted(text: str) -> str:
     # By every mark that some reader takes for the end of a line.
-    return "\n".join(f"{_QUOTE}{line}" for line in _defused(text).splitlines())
+    return "\n".join(f"{_QUOTE}{_seen(line)}" for line in _defused(text).splitlines())
+
+
+def _seen(line: str) -> str:
+    """The line without control characters: a terminal would obey them, and nobody reads them."""
+    if line.isprintable():
+        return line
+    return "".join(c for c in line if c == "\t" or unicodedata.category(c) != "Cc")
 
 
 def _defused(text: str) -> str:

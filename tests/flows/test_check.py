@@ -1,6 +1,7 @@
 """What would become of rows: the same as a night makes of them, from the same scope, with nothing written."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rich.console import Console
 from flows.check import CHECKED, Checker, check_inputs
 from flows.checked_table import show, summary_lines
 from flows.lock import writer_lock
+from flows.warehouse import Warehouse
 from schemas.rows import ROWS
 from schemas.terms import (
     COMPLEMENTARY,
@@ -63,6 +65,16 @@ def row(name: str, scope: str = "acme", **over: Any) -> pl.DataFrame:
     """A row as the door lets it in."""
     said = {"scope": scope, "kind": "text", "source": "s", "source_row_id": name, "locator": name, "text": text(name)}
     return ROWS.shaped(pl.DataFrame([said | {"metadata": "{}"} | over]))
+
+
+def delete(nights: Nights, name: str) -> None:
+    """As a reviewer's answer does it: a run of its own in which the chunk is out."""
+    warehouse, chunk_id = Warehouse(str(nights.warehouse)), nights.id_of(name)
+    warehouse.begin()
+    warehouse.head("chunks").update({"deleted_at": "first_seen_at"}, where=f"chunk_id = '{chunk_id}'")
+    run = warehouse.published()
+    assert run is not None
+    warehouse.commit(replace(run, run_id=f"{run.run_id}x", table_versions=warehouse.versions(*run.vector_tables)))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -152,6 +164,38 @@ def test_what_is_kept_apart_is_never_a_duplicate_in_other_words(nights: Nights) 
     assert checked(nights, ("acme", "b", 2, forced))["action"].item() == STORED_AS_NEW
     (alone,) = checked(nights, ("acme", "b", 2), scopes={"acme": {"dedup": False}}).rows(named=True)
     assert (alone["action"], alone["existing_chunk_id"]) == (STORED_AS_NEW, None)
+
+
+def test_nothing_comes_of_a_chunk_that_was_deleted_and_it_is_said(nights: Nights) -> None:
+    nights.run(("acme", "a", 1), ("acme", "b", 1))
+    delete(nights, "a")
+    told = "deleted by a reviewer on 2026-01-01: no search finds it"
+    (again,) = checked(nights, ("acme", "a", 2)).rows(named=True)
+    assert (again["duplicate_kind"], again["evidence"]) == ("exact", f"same content hash; {told}")
+    names = {"same": EQUIVALENT, "newer": SUPERSEDING, "open": UNKNOWN, "no": CONTRADICTORY}
+    for name, relation in names.items():
+        larger = "newer" if name == "newer" else None
+        nights.verdicts.say("a", name, relation, larger=larger, confidence=0.3 if name == "open" else 0.95)
+        nights.verdicts.say("b", name, DISTINCT)
+    found = checked(nights, *[("acme", name, 2) for name in names])
+    assert found.select("action", "is_duplicate").unique().rows() == [(STORED_AS_NEW, False)]
+    assert set(found["existing_chunk_id"]) == {nights.id_of("b")}
+    nights.verdicts.say("b", "same", EQUIVALENT)
+    (live,) = checked(nights, ("acme", "same", 2)).rows(named=True)
+    assert (live["action"], live["existing_chunk_id"]) == (MERGED, nights.id_of("b"))
+
+
+def test_the_only_candidate_of_a_row_being_deleted_is_said(nights: Nights) -> None:
+    nights.run(("acme", "a", 1))
+    delete(nights, "a")
+    nights.verdicts.say("a", "same")
+    (found,) = checked(nights, ("acme", "same", 2)).rows(named=True)
+    assert (found["action"], found["is_duplicate"], found["existing_chunk_id"]) == (
+        STORED_AS_NEW,
+        False,
+        nights.id_of("a"),
+    )
+    assert found["evidence"] == "a and same; deleted by a reviewer on 2026-01-01: no search finds it"
 
 
 def test_bad_rows_are_shown_with_the_rule_that_they_break(nights: Nights) -> None:

@@ -146,6 +146,18 @@ def test_a_document_that_is_refused_or_whose_text_is_more_than_its_text_is_parse
     assert parsed() == ["a.md", "blank.md"]
 
 
+def test_a_file_that_did_not_come_in_is_never_known_by_the_text_of_the_next(tmp_path: Path, parsed: Parsed) -> None:
+    blank = write(tmp_path / "one", {"acme/blank.md": "   "})
+    # Its text is more than its text, so that its bytes say nothing.
+    secret = {**write(tmp_path / "two", {"boreal/secret.md": "Of boreal alone."}), "metadata_columns": ["text"]}
+    allow: dict[str, Any] = {"guard": {"max_reject_share": 1}}
+    run_night(tmp_path / "w", blank, secret, **allow)
+    assert published(tmp_path / "w", "parsed_files").is_empty()
+    run_night(tmp_path / "w", blank, **allow)
+    assert parsed() == ["blank.md", "blank.md", "secret.md"]
+    assert published(tmp_path / "w", "chunks")["scope"].to_list() == ["boreal"]
+
+
 FILES = st.dictionaries(
     st.tuples(st.sampled_from(["acme", "boreal"]), st.sampled_from(["a.md", "b.txt", "c.html", "d.md"])),
     st.sampled_from(["Said.", "Said.  Twice.", "Said. Twice.", LONG, LONG.replace(" ", "\n"), PAGE, " "]),

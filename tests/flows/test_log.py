@@ -150,6 +150,19 @@ def test_what_a_library_says_of_a_file_is_not_logged_as_it_may_quote_it(tmp_path
     ]
 
 
+@pytest.mark.parametrize("header", [f"{SECRET},another", f"{SECRET},{SECRET}"])
+def test_the_first_row_of_a_file_without_a_header_is_not_logged(tmp_path: Path, header: str) -> None:
+    (tmp_path / "rows.csv").write_text(f"{header}\na,b\n")
+    path = tmp_path / "night.log"
+    given = {"path": str(tmp_path / "rows.csv")}
+    sections: list[dict[str, Any]] = [{}, {"corpora": {"corpora": given["path"], "agents": given["path"]}}]
+    for over in sections:
+        with pytest.raises(UnreadableSource, match=SECRET):
+            run_night(tmp_path / "out", given, **json_log(path), **over)
+    assert SECRET not in path.read_text()
+    assert [each["error"] for each in events(path) if each["event"] == "run.failed"] == ["UnreadableSource"] * 2
+
+
 def test_a_line_break_in_a_name_does_not_break_the_line(tmp_path: Path) -> None:
     for kind in ("json", "text"):
         path = tmp_path / kind

@@ -1,6 +1,8 @@
 """What the pages show and do, for who may; and the wall between scopes."""
 
+import base64
 import html
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +54,15 @@ def test_filters_and_counts(visitor: Visits, query: str, n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["?min_confidence=abc", "?max_similarity=7", "?older_than_days=-1", "?min_similarity=nan"]
+    "query",
+    [
+        "?min_confidence=abc",
+        "?max_similarity=7",
+        "?older_than_days=-1",
+        "?min_similarity=nan",
+        "?older_than_days=000001000000000000",
+        f"?older_than_days=000001{'0' * 5000}",
+    ],
 )
 def test_a_filter_that_makes_no_sense_is_told_and_left_out(visitor: Visits, query: str) -> None:
     one = visitor().signs_in()
@@ -82,10 +92,32 @@ def test_pages_of_the_list_hold_every_question_once(visitor: Visits) -> None:
     assert set(re.findall(r"/questions/([0-9a-f]{32})", text_of(one, html.unescape(back[1])))) < set(seen)
 
 
-@pytest.mark.parametrize("cursor", ["x", "%00", "WyJhZnRlciJd", "a" * 3000])
+def cursor(said: str) -> str:
+    return base64.urlsafe_b64encode(said.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "x",
+        "%00",
+        "WyJhZnRlciJd",
+        "a" * 3000,
+        cursor('["after", 1e400, "0"]'),
+        cursor('["after", 0, "\\ud800"]'),
+        cursor("[" * 370),
+    ],
+)
 def test_a_cursor_that_is_none_shows_the_first_page(visitor: Visits, cursor: str) -> None:
     one = visitor().signs_in()
     assert one.questions(f"?cursor={cursor}") == one.questions()
+    assert one.see(f"/contradictions?cursor={cursor}").status_code == 200
+
+
+def test_a_cursor_beyond_every_question_shows_none(visitor: Visits) -> None:
+    one = visitor().signs_in()
+    beyond = cursor(json.dumps(["after", 10**30, "0"]))
+    assert one.questions(f"?cursor={beyond}") == []
 
 
 # ---- one question
@@ -300,6 +332,19 @@ def test_many_at_once_are_seen_first_and_undone_as_one(visitor: Visits, what: st
     batch = re.search(r'name="batch_id" value="([0-9a-f]+)"', text)
     assert batch
     assert one.sends("/undo", batch_id=batch[1]).status_code == 303
+    assert open_count(one) == ALL
+
+
+def test_one_that_cannot_be_merged_is_named_and_nothing_of_the_bulk_is_done(
+    visitor: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = visitor().signs_in()
+    seen = re.search(r'name="seen" value="([0-9a-f]+)"', text_of(one, "/bulk/accept_high_confidence"))
+    assert seen
+    monkeypatch.setattr("flows.reviews.why_not", lambda desk, entry: "it is <apart>")
+    answer = one.sends("/bulk/accept_high_confidence", seen=seen[1])
+    assert answer.status_code == 409
+    assert re.search(r"Nothing was done. .*: [0-9a-f]{32}: cannot be merged: it is &lt;apart&gt;", answer.text)
     assert open_count(one) == ALL
 
 

@@ -63,3 +63,8 @@ def test_what_looks_like_a_header_in_a_text_loses_its_brackets(text: str) -> Non
 @pytest.mark.parametrize("text", ["values[0] of note [1]", "\uff46ull width", "the global corpus, in brackets: [1]"])
 def test_other_brackets_of_a_text_stay_as_they_are(text: str) -> None:
     assert f"> {text}" in context([Passage(GLOBAL, "t", text)], budget=100)
+
+
+def test_nothing_that_a_terminal_would_obey_is_in_the_block() -> None:
+    block = context([Passage(GLOBAL, "a\x1b[2Jb", "one\x1b]0;title\x07\ttwo\x9b3m\x00")], budget=100)
+    assert block == "[GLOBAL CORPUS]\n\n- a[2Jb\n> one]0;title\ttwo3m"
