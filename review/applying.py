@@ -70,6 +70,9 @@ class Applier:
         except (NightfoldError, OSError, sqlite3.Error) as error:
             _LOG.warning("decisions are kept and wait to be applied: %s", error)
             return
+        except Exception:  # noqa: BLE001  (a fault of ours must not end the thread: later decisions are tried again)
+            _LOG.exception("decisions are kept and wait to be applied")
+            return
         if applied is None:
             _LOG.info("a run holds the warehouse; it applies the decisions")
         elif applied:
