@@ -25,7 +25,8 @@ from blake3 import blake3
 
 from benchmarks.memory import peak_mib, reset_peak
 from flows.console import Progress
-from flows.night import Plan, Stage, StageReport, night
+from flows.night import night
+from flows.plan import Plan, Stage, StageReport
 from flows.settings import load_settings
 from transforms.exact import group_by_content, repeats_of_an_id
 from transforms.hashing import with_content_hash, with_ids

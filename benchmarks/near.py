@@ -27,7 +27,8 @@ from benchmarks.plot import stacked
 from flows.console import Progress
 from flows.embed import BLOCK_ROWS
 from flows.encoders import open_encoder
-from flows.night import Plan, Stage, StageReport, night
+from flows.night import night
+from flows.plan import Plan, Stage, StageReport
 from flows.products import one_thread_each, products
 from flows.settings import EmbeddingSettings, Settings, load_settings
 from flows.vectors import Vectors

@@ -17,7 +17,8 @@ from prefect.states import Failed
 from flows import night as nights
 from flows.console import Progress
 from flows.errors import NightfoldError
-from flows.night import Outcome, Plan, Stage, StageReport
+from flows.night import Outcome
+from flows.plan import Plan, Stage, StageReport
 from flows.settings import load_settings
 from flows.summary import summary_markdown
 from flows.warehouse import Run

@@ -8,7 +8,8 @@ import polars as pl
 from rich.console import Console
 
 from flows.console import Progress
-from flows.night import Outcome, Pending, night
+from flows.night import Outcome, night
+from flows.plan import Pending
 from flows.settings import Settings, load_settings
 from flows.warehouse import Warehouse
 

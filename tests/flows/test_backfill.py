@@ -438,7 +438,7 @@ def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path: Path) -> No
 
 _DIES = """
 import os, signal, sys
-import flows.backfill, flows.legacy, flows.night, flows.slices
+import flows.backfill, flows.legacy, flows.night_stages, flows.slices
 from flows.cli import main
 
 def dies_after(times, work):
@@ -452,8 +452,8 @@ def dies_after(times, work):
 flows.backfill._LET_IN_SECONDS = 0.01
 places = {
     "cut": (flows.slices, "checked_embeddings"),
-    "legacy": (flows.night, "place_legacy_rows"),
-    "write": (flows.night, "write_tables"),
+    "legacy": (flows.night_stages, "place_legacy_rows"),
+    "write": (flows.night_stages, "write_tables"),
     "published": (flows.backfill, "drop_slice"),
 }
 place, times = sys.argv.pop(1), int(sys.argv.pop(1))

@@ -15,7 +15,8 @@ import pytest
 
 from flows.console import Progress
 from flows.errors import NightfoldError, UnreadableSource
-from flows.night import Plan, Stage, StageReport, night
+from flows.night import night
+from flows.plan import Plan, Stage, StageReport
 from flows.run_rows import NothingPublished
 from flows.settings import SettingsRefused
 from flows.warehouse import Warehouse

@@ -18,7 +18,8 @@ from polars.testing import assert_frame_equal
 from flows.console import Progress
 from flows.embed import ModelChanged, block_files, embed_blocks
 from flows.encoders import open_encoder
-from flows.night import Plan, Stage, StageReport, night, plain_call, rollback
+from flows.night import night, rollback
+from flows.plan import Plan, Stage, StageReport, plain_call
 from flows.run_rows import NothingPublished
 from flows.settings import EmbeddingSettings
 from flows.vectors import Vectors

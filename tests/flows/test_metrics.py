@@ -114,7 +114,7 @@ def test_a_run_that_dies_of_a_fault_of_ours_is_no_success(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("flows.night.fold_exact", broken)
+    monkeypatch.setattr("flows.night_stages.fold_exact", broken)
     with pytest.raises(ZeroDivisionError):
         faq("1,hello\n2,other\n")
     assert of(samples(tmp_path / "out" / "metrics" / "nightfold.prom"), "nightfold_run_success") == 0

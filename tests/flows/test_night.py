@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 from flows import mart, stages
 from flows import night as night_module
+from flows import night_stages as stages_module
 from flows.console import Progress
 from flows.errors import NightfoldError, UnreadableSource
 from flows.load import load_sources
@@ -174,7 +175,7 @@ def test_rows_that_do_not_add_up_publish_nothing(tmp_path: Path, monkeypatch: py
         result = load_sources(*args, **options)
         return result | {"rows_in": result["rows_in"] + 1}
 
-    monkeypatch.setattr(night_module, "load_sources", loses_a_row)
+    monkeypatch.setattr(stages_module, "load_sources", loses_a_row)
     with pytest.raises(NothingPublished, match=r"^rows in 2 but 0 new occurrences \+ 1 known .* nothing was published"):
         run_night(tmp_path / "w", given_as(tmp_path / "b", rows_of(("acme", "x"))))
     assert_same(before, state(tmp_path / "w"))
@@ -191,7 +192,7 @@ def test_tables_that_break_their_contract_publish_nothing(
     def fails(*args: Any, **options: Any) -> dict[str, int]:
         raise fault
 
-    monkeypatch.setattr(night_module, "write_tables", fails)
+    monkeypatch.setattr(stages_module, "write_tables", fails)
     with pytest.raises(NothingPublished, match=str(fault)):
         run_night(tmp_path / "w", given_as(tmp_path / "a", rows_of(("acme", "x"))))
     warehouse = Warehouse(str(tmp_path / "w"))
@@ -231,7 +232,7 @@ def test_a_night_taken_up_after_a_crash_ends_as_one_that_was_not_disturbed(
 
     for stage in ("hash_rows", "fold_exact", "write_tables"):
         with monkeypatch.context() as patched:
-            patched.setattr(night_module, stage, crashes)
+            patched.setattr(stages_module, stage, crashes)
             with pytest.raises(Crash):
                 run_night(tmp_path / "stormy", given_rows)
     lines: list[str] = []
@@ -249,7 +250,7 @@ def test_a_night_taken_up_after_a_crash_ends_as_one_that_was_not_disturbed(
 def test_what_was_staged_of_other_files_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given_rows = given_as(tmp_path / "a", rows_of(("acme", "x")))
     with monkeypatch.context() as patched:
-        patched.setattr(night_module, "fold_exact", lambda *a, **o: 1 / 0)
+        patched.setattr(stages_module, "fold_exact", lambda *a, **o: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_night(tmp_path / "w", given_rows)
     rows_of(("acme", "y"), ("acme", "z")).write_parquet(tmp_path / "a" / "part-0.parquet")
@@ -415,7 +416,7 @@ def test_a_staged_file_that_is_damaged_fails_one_run_and_not_the_next(
 ) -> None:
     given_rows = given_as(tmp_path / "a", rows_of(("acme", "x")))
     with monkeypatch.context() as patched:
-        patched.setattr(night_module, "fold_exact", lambda *a, **o: 1 / 0)
+        patched.setattr(stages_module, "fold_exact", lambda *a, **o: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_night(tmp_path / "w", given_rows)
     (keys,) = (tmp_path / "w" / "staging").glob("*/hash/keys.parquet")

@@ -19,8 +19,9 @@ from prefect.logging.handlers import APILogWorker
 from flows.console import Progress
 from flows.errors import NightfoldError, UnreadableSource
 from flows.lock import WarehouseLocked, writer_lock
-from flows.night import Outcome, Plan, StageReport
+from flows.night import Outcome
 from flows.nightly import nightly, rollback, run_as_task
+from flows.plan import Plan, StageReport
 from flows.run_rows import NothingPublished
 from flows.settings import SettingsRefused
 from flows.warehouse import Run, Warehouse
